@@ -1,0 +1,487 @@
+//! The one function that changes a job.
+//!
+//! A store locks the job, calls [`decide`], writes [`Change::job`] down with the guards repeated in
+//! its own terms, and commits. Nothing else in the product knows which transition is legal.
+
+use crate::event::{Event, Evidence, Follow, LateWord, Notice, Payload, Start, Trigger, What};
+use crate::failure::{Cause, Failure, FailureClass};
+use crate::id::AttemptId;
+use crate::job::{
+    Attempt, AttemptState, AttemptStateName, Effects, Failover, GiveUpClass, GivenUp, Job, JobState, Millis, Plan,
+    Resolution, Seen, Slot, Text,
+};
+use crate::next::{Next, next};
+
+/// What an event makes of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The job afterwards.
+    pub job: Job,
+    /// The one attempt that is new or different, if any.
+    pub touched: Option<Touched>,
+    /// What is to be recorded beside it, in the same transaction.
+    pub notices: Vec<Notice>,
+    /// What to tell whoever brought the event.
+    pub verdict: Verdict,
+}
+
+/// Which attempt row a change writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Touched {
+    /// A new row.
+    Inserted(AttemptId),
+    /// An existing row, which was open.
+    Updated(AttemptId),
+}
+
+/// What became of an event. All of these are normal life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The attempt is recorded and may be sent now.
+    Started,
+    /// The attempt is running, or its handle is recorded.
+    Recorded,
+    /// It was so already; nothing changed.
+    AlreadySo,
+    /// The attempt is unknown now.
+    Unknown,
+    /// The attempt fills the slot.
+    Won,
+    /// The attempt had filled the slot before: its owner repeats itself.
+    AlreadyWon,
+    /// The attempt had a result and the slot was closed: it is dropped.
+    Superseded {
+        /// The winner; absent after a cancel.
+        by: Option<AttemptId>,
+    },
+    /// The attempt ended without a result, and this follows.
+    Ended(Next),
+    /// The attempt ended without a result, and the slot was closed already.
+    EndedAfterClose,
+    /// The attempt had ended before; the word is only noted (R8).
+    TooLate(AttemptStateName),
+    /// The job is cancelled now.
+    Cancelled,
+    /// The job is queued again.
+    Reopened,
+    /// The job failed, for its deadline passed.
+    Expired,
+}
+
+/// Why an event may not happen. The job stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Illegal {
+    /// The job has no such attempt.
+    NoSuchAttempt,
+    /// The job is closed.
+    JobClosed(JobState),
+    /// Another attempt may still be alive (R4), or this one is and a decree cannot end it.
+    AttemptInFlight {
+        /// Which.
+        attempt: AttemptId,
+        /// In which state.
+        state: AttemptStateName,
+    },
+    /// The attempt has ended and a decree cannot change it (R8).
+    AttemptClosed(AttemptStateName),
+    /// The provider has no certificate for the task (R9).
+    NotVerified {
+        /// Which.
+        provider: Text,
+    },
+    /// The plan of the job is another one, or has not come due.
+    NotDue,
+    /// An attempt of an open job cannot be cancelled: cancel the job.
+    JobOpen,
+    /// Only an operator or a policy can abandon.
+    NotADecree,
+}
+
+/// Decides what `event` makes of `job`.
+///
+/// # Errors
+///
+/// [`Illegal`] says which rule forbids it; nothing is to be written then.
+pub fn decide(job: &Job, event: &Event) -> Result<Change, Illegal> {
+    let at = event.at;
+    match &event.what {
+        What::Start(start) => start_attempt(job, start, at),
+        What::Running { attempt, evidence } => mark_running(job, *attempt, evidence, at),
+        What::Handle { attempt, handle } => record_handle(job, *attempt, handle),
+        What::Silent { attempt, cause } => fall_silent(job, *attempt, *cause, at),
+        What::Succeeded { attempt, result, seen, evidence } => succeed(job, *attempt, result, seen, evidence, at),
+        What::Failed { attempt, failure, seen, evidence, follow } => fail(job, *attempt, failure, seen, evidence, follow, at),
+        What::Abandoned { attempt, evidence, follow } => abandon(job, *attempt, evidence, follow, at),
+        What::CancelConfirmed { attempt, never_sent, evidence } => confirm_cancel(job, *attempt, *never_sent, evidence, at),
+        What::Cancel => cancel(job),
+        What::Reopen { provider } => reopen(job, provider, at),
+        What::DeadlinePassed => expire(job, at),
+    }
+}
+
+fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal> {
+    let Slot::Open { plan } = &job.slot else {
+        return Err(Illegal::JobClosed(job.state()));
+    };
+    for other in &job.attempts {
+        let blocks = match (&other.state, start.trigger) {
+            (AttemptState::Starting | AttemptState::Unknown { .. }, _) => true,
+            (AttemptState::Running, Trigger::Hedge | Trigger::Hand { .. }) => job.effects == Effects::Exclusive,
+            (AttemptState::Running, Trigger::Plan) => true,
+            (
+                AttemptState::Succeeded { .. }
+                | AttemptState::Failed { .. }
+                | AttemptState::Superseded { .. }
+                | AttemptState::Cancelled { .. }
+                | AttemptState::Abandoned { .. },
+                _,
+            ) => false,
+        };
+        if blocks {
+            return Err(Illegal::AttemptInFlight { attempt: other.id, state: other.state.name() });
+        }
+    }
+    let by_hand = match start.trigger {
+        Trigger::Plan => {
+            let due = plan.as_ref().is_some_and(|p| p.provider == start.provider && p.due_at <= at);
+            if !due {
+                return Err(Illegal::NotDue);
+            }
+            false
+        }
+        Trigger::Hedge if job.state() != JobState::Running => return Err(Illegal::NotDue),
+        Trigger::Hedge => false,
+        Trigger::Hand { .. } => true,
+    };
+    let proved = start.provider == start.primary || start.certificate.is_some();
+    if !proved && start.trigger != (Trigger::Hand { force: true }) {
+        return Err(Illegal::NotVerified { provider: start.provider.clone() });
+    }
+    let mut after = job.clone();
+    after.slot = Slot::Open { plan: None };
+    after.attempts.push(Attempt {
+        id: start.attempt,
+        number: job.attempts.len() as u32 + 1,
+        provider: start.provider.clone(),
+        primary: start.primary.clone(),
+        by_hand,
+        certificate: start.certificate,
+        node: start.node,
+        version_read: job.version,
+        started_at: at,
+        handle: None,
+        seen: Seen::default(),
+        state: AttemptState::Starting,
+    });
+    Ok(Change { job: after, touched: Some(Touched::Inserted(start.attempt)), notices: Vec::new(), verdict: Verdict::Started })
+}
+
+fn mark_running(job: &Job, id: AttemptId, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    match &attempt.state {
+        AttemptState::Starting => Ok(update(job, id, Verdict::Recorded, |a| a.state = AttemptState::Running)),
+        AttemptState::Running => Ok(nothing(job, Verdict::AlreadySo)),
+        AttemptState::Unknown { .. } => {
+            let mut change = update(job, id, Verdict::Recorded, |a| a.state = AttemptState::Running);
+            change.notices.extend(resolved(attempt, evidence, AttemptStateName::Running, at).1);
+            Ok(change)
+        }
+        AttemptState::Succeeded { .. }
+        | AttemptState::Failed { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. }
+        | AttemptState::Abandoned { .. } => Err(Illegal::AttemptClosed(attempt.state.name())),
+    }
+}
+
+fn record_handle(job: &Job, id: AttemptId, handle: &Text) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    match &attempt.state {
+        AttemptState::Starting | AttemptState::Running => Ok(update(job, id, Verdict::Recorded, |a| {
+            a.handle = Some(handle.clone());
+            a.state = AttemptState::Running;
+        })),
+        // The deadline has passed; a handle says where to ask, not that the work is alive.
+        AttemptState::Unknown { .. } => Ok(update(job, id, Verdict::Recorded, |a| a.handle = Some(handle.clone()))),
+        AttemptState::Succeeded { .. }
+        | AttemptState::Failed { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. }
+        | AttemptState::Abandoned { .. } => Err(Illegal::AttemptClosed(attempt.state.name())),
+    }
+}
+
+fn fall_silent(job: &Job, id: AttemptId, cause: Cause, at: Millis) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    match &attempt.state {
+        AttemptState::Starting | AttemptState::Running => {
+            let mut change = update(job, id, Verdict::Unknown, |a| a.state = AttemptState::Unknown { cause, since: at });
+            change.notices.push(Notice::Unknown { attempt: id, cause });
+            Ok(change)
+        }
+        // The first cause stands: what came later is only more silence.
+        AttemptState::Unknown { .. } => Ok(nothing(job, Verdict::AlreadySo)),
+        AttemptState::Succeeded { .. }
+        | AttemptState::Failed { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. }
+        | AttemptState::Abandoned { .. } => Err(Illegal::AttemptClosed(attempt.state.name())),
+    }
+}
+
+fn succeed(job: &Job, id: AttemptId, result: &Payload, seen: &Seen, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    if !attempt.state.is_open() {
+        if job.completed_by() == Some(id) && !evidence.is_decree() {
+            return Ok(nothing(job, Verdict::AlreadyWon));
+        }
+        return too_late(job, attempt, evidence, LateWord::Succeeded(result.dropped()));
+    }
+    may_be_decreed(attempt, evidence)?;
+    // The fence: the slot is open, and nothing closed it since this attempt started.
+    let wins = matches!(job.slot, Slot::Open { .. }) && job.version == attempt.version_read;
+    let by = job.completed_by();
+    let name = if wins { AttemptStateName::Succeeded } else { AttemptStateName::Superseded };
+    let (resolution, notice) = resolved(attempt, evidence, name, at);
+    let verdict = if wins { Verdict::Won } else { Verdict::Superseded { by } };
+    let mut change = update(job, id, verdict, |a| {
+        a.seen = seen.clone();
+        a.state = if wins {
+            AttemptState::Succeeded { at, resolution }
+        } else {
+            AttemptState::Superseded { at, by, resolution }
+        };
+    });
+    change.notices.extend(notice);
+    if wins {
+        change.job.slot = Slot::Filled { by: id, result: result.text.clone() };
+        change.job.version += 1;
+    } else {
+        change.notices.push(Notice::RaceLost { attempt: id, winner: by, dropped: Some(result.dropped()) });
+    }
+    Ok(change)
+}
+
+fn fail(
+    job: &Job,
+    id: AttemptId,
+    failure: &Failure,
+    seen: &Seen,
+    evidence: &Evidence,
+    follow: &Follow,
+    at: Millis,
+) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    if !attempt.state.is_open() {
+        return too_late(job, attempt, evidence, LateWord::Failed(failure.class));
+    }
+    may_be_decreed(attempt, evidence)?;
+    let (resolution, notice) = resolved(attempt, evidence, AttemptStateName::Failed, at);
+    let mut change = update(job, id, Verdict::EndedAfterClose, |a| {
+        a.seen = seen.clone();
+        a.state = AttemptState::Failed { at, failure: failure.clone(), resolution };
+    });
+    change.notices.extend(notice);
+    Ok(follow_up(change, id, failure.retry_after_ms, follow, at))
+}
+
+fn abandon(job: &Job, id: AttemptId, evidence: &Evidence, follow: &Follow, at: Millis) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    if !evidence.is_decree() {
+        return Err(Illegal::NotADecree);
+    }
+    may_be_decreed(attempt, evidence)?;
+    let resolution = Resolution { by: evidence.resolved_by(), at, reason: evidence.reason().cloned() };
+    let notice = resolved(attempt, evidence, AttemptStateName::Abandoned, at).1;
+    let mut change =
+        update(job, id, Verdict::EndedAfterClose, |a| a.state = AttemptState::Abandoned { at, resolution });
+    change.notices.extend(notice);
+    Ok(follow_up(change, id, None, follow, at))
+}
+
+fn confirm_cancel(job: &Job, id: AttemptId, never_sent: bool, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
+    let attempt = find(job, id)?;
+    if !attempt.state.is_open() {
+        return too_late(job, attempt, evidence, LateWord::Cancelled);
+    }
+    if matches!(job.slot, Slot::Open { .. }) {
+        return Err(Illegal::JobOpen);
+    }
+    may_be_decreed(attempt, evidence)?;
+    let (resolution, notice) = resolved(attempt, evidence, AttemptStateName::Cancelled, at);
+    let mut change = update(job, id, Verdict::EndedAfterClose, |a| {
+        a.state = AttemptState::Cancelled { at, never_sent, resolution };
+    });
+    change.notices.extend(notice);
+    Ok(change)
+}
+
+fn cancel(job: &Job) -> Result<Change, Illegal> {
+    match &job.slot {
+        Slot::Open { .. } => {
+            let mut change = nothing(job, Verdict::Cancelled);
+            change.job.slot = Slot::Cancelled;
+            change.job.version += 1;
+            Ok(change)
+        }
+        Slot::Cancelled => Ok(nothing(job, Verdict::AlreadySo)),
+        Slot::Filled { .. } | Slot::GivenUp(_) => Err(Illegal::JobClosed(job.state())),
+    }
+}
+
+fn reopen(job: &Job, provider: &Text, at: Millis) -> Result<Change, Illegal> {
+    match &job.slot {
+        Slot::GivenUp(_) => {
+            let mut change = nothing(job, Verdict::Reopened);
+            let plan = Plan { provider: provider.clone(), primary: provider.clone(), certificate: None, due_at: at };
+            change.job.slot = Slot::Open { plan: Some(plan) };
+            change.job.version += 1;
+            change.job.tries_from = job.attempts.len() as u32;
+            Ok(change)
+        }
+        Slot::Open { .. } => match job.attempts.iter().find(|a| a.state.is_open()) {
+            Some(open) => Err(Illegal::AttemptInFlight { attempt: open.id, state: open.state.name() }),
+            None => Ok(nothing(job, Verdict::AlreadySo)),
+        },
+        Slot::Filled { .. } | Slot::Cancelled => Err(Illegal::JobClosed(job.state())),
+    }
+}
+
+fn expire(job: &Job, at: Millis) -> Result<Change, Illegal> {
+    let past = job.deadline.is_some_and(|deadline| deadline <= at);
+    match job.state() {
+        JobState::Queued if past => {
+            let mut change = nothing(job, Verdict::Expired);
+            change.job.slot = Slot::GivenUp(GivenUp {
+                class: GiveUpClass::Deadline,
+                status: None,
+                message: "the job's deadline passed before an attempt could start".into(),
+                failover: Failover::NotApplicable,
+            });
+            change.job.version += 1;
+            Ok(change)
+        }
+        JobState::Queued => Err(Illegal::NotDue),
+        // What is in flight is paid for: it is waited for, and nothing follows it.
+        JobState::Running | JobState::Unknown => Ok(nothing(job, Verdict::AlreadySo)),
+        JobState::Succeeded | JobState::Failed | JobState::Cancelled => Err(Illegal::JobClosed(job.state())),
+    }
+}
+
+/// An attempt has just ended in `change` without a result: what becomes of the job?
+fn follow_up(mut change: Change, id: AttemptId, retry_after_ms: Option<u64>, follow: &Follow, at: Millis) -> Change {
+    let Some(ended) = change.job.attempt(id) else { return change };
+    let open = matches!(change.job.slot, Slot::Open { .. }) && change.job.version == ended.version_read;
+    if !open {
+        let winner = change.job.completed_by();
+        if winner.is_some() {
+            change.notices.push(Notice::RaceLost { attempt: id, winner, dropped: None });
+        }
+        return change;
+    }
+    let what = next(&change.job, ended, retry_after_ms, &follow.policy, follow.jitter, at);
+    match &what {
+        Next::Wait => {}
+        Next::Retry(plan) => change.job.slot = Slot::Open { plan: Some(plan.clone()) },
+        Next::GiveUp(failover) => {
+            change.job.slot = Slot::GivenUp(given_up(ended, *failover));
+            change.job.version += 1;
+        }
+    }
+    change.verdict = Verdict::Ended(what);
+    change
+}
+
+fn given_up(ended: &Attempt, failover: Failover) -> GivenUp {
+    match &ended.state {
+        AttemptState::Failed { failure, .. } => GivenUp {
+            class: GiveUpClass::Failure(failure.class),
+            status: failure.status,
+            message: failure.message.clone(),
+            failover,
+        },
+        AttemptState::Starting
+        | AttemptState::Running
+        | AttemptState::Unknown { .. }
+        | AttemptState::Succeeded { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. }
+        | AttemptState::Abandoned { .. } => GivenUp {
+            class: GiveUpClass::Abandoned,
+            status: None,
+            message: "the last attempt was abandoned and the task allows no other".into(),
+            failover,
+        },
+    }
+}
+
+fn find(job: &Job, id: AttemptId) -> Result<&Attempt, Illegal> {
+    job.attempt(id).ok_or(Illegal::NoSuchAttempt)
+}
+
+/// A decree ends what is unknown; while the attempt is alive there will be a fact, and after its
+/// end there is nothing to decide.
+fn may_be_decreed(attempt: &Attempt, evidence: &Evidence) -> Result<(), Illegal> {
+    match (evidence.is_decree(), attempt.state.name()) {
+        (false, _) | (true, AttemptStateName::Unknown) => Ok(()),
+        (true, state @ (AttemptStateName::Starting | AttemptStateName::Running)) => {
+            Err(Illegal::AttemptInFlight { attempt: attempt.id, state })
+        }
+        (
+            true,
+            state @ (AttemptStateName::Succeeded
+            | AttemptStateName::Failed
+            | AttemptStateName::Superseded
+            | AttemptStateName::Cancelled
+            | AttemptStateName::Abandoned),
+        ) => Err(Illegal::AttemptClosed(state)),
+    }
+}
+
+fn too_late(job: &Job, attempt: &Attempt, evidence: &Evidence, word: LateWord) -> Result<Change, Illegal> {
+    let state = attempt.state.name();
+    if evidence.is_decree() {
+        return Err(Illegal::AttemptClosed(state));
+    }
+    let mut change = nothing(job, Verdict::TooLate(state));
+    // The same word twice is not news: a callback and a look-up often both come.
+    let is_news = match word {
+        LateWord::Succeeded(_) => !matches!(state, AttemptStateName::Superseded),
+        LateWord::Failed(_) => !matches!(state, AttemptStateName::Failed),
+        LateWord::Cancelled => !matches!(state, AttemptStateName::Cancelled),
+    };
+    if is_news {
+        change.notices.push(Notice::Late { attempt: attempt.id, state, word });
+    }
+    Ok(change)
+}
+
+/// The resolution and its notice, if `attempt` was unknown until now.
+fn resolved(attempt: &Attempt, evidence: &Evidence, state: AttemptStateName, at: Millis) -> (Option<Resolution>, Option<Notice>) {
+    if attempt.state.name() != AttemptStateName::Unknown {
+        return (None, None);
+    }
+    let by = evidence.resolved_by();
+    let reason = evidence.reason().cloned();
+    let notice = Notice::Resolved { attempt: attempt.id, by, state, reason: reason.clone() };
+    (Some(Resolution { by, at, reason }), Some(notice))
+}
+
+fn nothing(job: &Job, verdict: Verdict) -> Change {
+    Change { job: job.clone(), touched: None, notices: Vec::new(), verdict }
+}
+
+fn update(job: &Job, id: AttemptId, verdict: Verdict, write: impl FnOnce(&mut Attempt)) -> Change {
+    let mut after = job.clone();
+    if let Some(attempt) = after.attempts.iter_mut().find(|a| a.id == id) {
+        write(attempt);
+    }
+    Change { job: after, touched: Some(Touched::Updated(id)), notices: Vec::new(), verdict }
+}
+
+/// A failure class and nothing more, for callers that have no more to say.
+impl From<FailureClass> for Failure {
+    fn from(class: FailureClass) -> Failure {
+        Failure { class, status: None, message: class.as_str().into(), retry_after_ms: None }
+    }
+}

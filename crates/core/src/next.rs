@@ -1,0 +1,145 @@
+//! What follows a certain failure: another try, where and when, or the end of the job.
+
+use crate::failure::FailureClass;
+use crate::id::CertificateId;
+use crate::job::{Attempt, AttemptState, Failover, Job, Millis, Plan, Text};
+
+/// The longest delay between two tries that we choose ourselves, in milliseconds. A provider that
+/// names a longer one is obeyed.
+pub const LONGEST_BACKOFF_MS: u64 = 60_000;
+
+/// What a task allows after a failure, as it is configured now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Where the job may go, in order of preference. The first needs no certificate.
+    pub candidates: Vec<Candidate>,
+    /// Tries per provider.
+    pub tries: u32,
+    /// Attempts per job that the policy starts by itself.
+    pub max_attempts: u32,
+    /// Delay before the second try, in milliseconds; doubles from try to try.
+    pub backoff_ms: u64,
+}
+
+/// One provider that a job may go to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Its name.
+    pub provider: Text,
+    /// Its valid certificate for this task, if it has one.
+    pub certificate: Option<CertificateId>,
+}
+
+/// What follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Another attempt.
+    Retry(Plan),
+    /// Nothing yet: another attempt of the job is still open and may win.
+    Wait,
+    /// The job fails.
+    GiveUp(Failover),
+}
+
+impl Policy {
+    /// A policy that allows nothing more: for jobs whose task is no longer configured.
+    pub fn nothing_more() -> Policy {
+        Policy { candidates: Vec::new(), tries: 0, max_attempts: 0, backoff_ms: 0 }
+    }
+}
+
+/// The first plan of a new job: its first candidate, at once or at `run_at`.
+pub fn opening(policy: &Policy, at: Millis, run_at: Option<Millis>) -> Option<Plan> {
+    let first = policy.candidates.first()?;
+    Some(Plan {
+        provider: first.provider.clone(),
+        primary: first.provider.clone(),
+        certificate: first.certificate,
+        due_at: run_at.map_or(at, |run_at| run_at.max(at)),
+    })
+}
+
+/// What follows the end of `ended`, the attempt of `job` that has just failed or was abandoned.
+///
+/// `retry_after_ms` is the delay that the provider asked for; `jitter` is from 0 to 1000.
+pub fn next(job: &Job, ended: &Attempt, retry_after_ms: Option<u64>, policy: &Policy, jitter: u16, at: Millis) -> Next {
+    if job.attempts.iter().any(|a| a.id != ended.id && a.state.is_open()) {
+        return Next::Wait;
+    }
+    let class = match &ended.state {
+        AttemptState::Failed { failure, .. } => Some(failure.class),
+        AttemptState::Abandoned { .. } => None,
+        AttemptState::Starting
+        | AttemptState::Running
+        | AttemptState::Unknown { .. }
+        | AttemptState::Succeeded { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. } => return Next::GiveUp(Failover::NotApplicable),
+    };
+    if class == Some(FailureClass::Invalid) {
+        return Next::GiveUp(Failover::NotApplicable);
+    }
+    let counted = job.attempts.iter().filter(|a| a.number > job.tries_from);
+    if counted.clone().count() as u32 >= policy.max_attempts {
+        return Next::GiveUp(Failover::NotApplicable);
+    }
+    let tries_here = counted.clone().filter(|a| a.provider == ended.provider && uses_up_a_try(a)).count() as u32;
+    let here = policy.candidates.iter().position(|c| c.provider == ended.provider);
+    match here {
+        Some(here) if tries_here < policy.tries => {
+            let delay_ms = match class {
+                // It never happened, or was let go: there is nobody to spare by waiting.
+                None | Some(FailureClass::NotExecuted) => 0,
+                Some(_) => retry_after_ms.unwrap_or_else(|| backoff_ms(policy.backoff_ms, tries_here, jitter)),
+            };
+            plan(job, policy, here, at, delay_ms)
+        }
+        _ => {
+            let from = here.map_or(0, |i| i + 1);
+            match (from..policy.candidates.len()).find(|i| policy.candidates[*i].certificate.is_some()) {
+                Some(there) => plan(job, policy, there, at, 0),
+                None if from == policy.candidates.len() => Next::GiveUp(Failover::NotApplicable),
+                None => Next::GiveUp(Failover::NoVerifiedProvider),
+            }
+        }
+    }
+}
+
+/// A try at `policy.candidates[to]` after `delay_ms`, unless the job's deadline comes first.
+fn plan(job: &Job, policy: &Policy, to: usize, at: Millis, delay_ms: u64) -> Next {
+    let due_at = at.saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
+    if job.deadline.is_some_and(|deadline| due_at >= deadline) {
+        return Next::GiveUp(Failover::NotApplicable);
+    }
+    let candidate = &policy.candidates[to];
+    Next::Retry(Plan {
+        provider: candidate.provider.clone(),
+        primary: policy.candidates[0].provider.clone(),
+        certificate: candidate.certificate,
+        due_at,
+    })
+}
+
+/// Whether an attempt counts as one of the tries at its provider. What never happened does not, and
+/// neither does what was released without evidence: the operator or the policy asked for another.
+fn uses_up_a_try(attempt: &Attempt) -> bool {
+    match &attempt.state {
+        AttemptState::Failed { failure, .. } => failure.class != FailureClass::NotExecuted,
+        AttemptState::Abandoned { .. } => false,
+        AttemptState::Starting
+        | AttemptState::Running
+        | AttemptState::Unknown { .. }
+        | AttemptState::Succeeded { .. }
+        | AttemptState::Superseded { .. }
+        | AttemptState::Cancelled { .. } => true,
+    }
+}
+
+/// Delay before the next try, in milliseconds: `first` doubled with each try made, at most
+/// [`LONGEST_BACKOFF_MS`], of which the upper half is left to chance so that jobs which failed
+/// together do not come back together.
+pub fn backoff_ms(first: u64, tries_made: u32, jitter: u16) -> u64 {
+    let doublings = tries_made.saturating_sub(1).min(32);
+    let whole = first.saturating_mul(1 << doublings).min(LONGEST_BACKOFF_MS);
+    whole / 2 + whole / 2 * u64::from(jitter.min(1000)) / 1000
+}

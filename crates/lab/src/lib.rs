@@ -1,0 +1,2 @@
+//! What breaks onejob: the misbehaving provider, the store contract suite, model checks, chaos runs.
+//! Never published.

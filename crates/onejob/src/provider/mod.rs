@@ -1,0 +1,162 @@
+//! Providers: the outside systems that do the work. One call per attempt, nothing below us retries,
+//! and how far a call has come is known for certain at every moment.
+
+pub mod http;
+pub mod simulated;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use onejob_core::{AttemptId, Failure, JobId, Meaning, Phase, Seen, Text};
+use serde_json::Value;
+
+use crate::config::{Chat, ProviderConfig, ProviderKind};
+
+/// A provider that is ready to be called.
+pub enum Provider {
+    /// Any HTTP API, as its definition says.
+    Http(http::HttpProvider),
+    /// Misbehaves on demand, in this process.
+    Simulated(simulated::SimulatedProvider),
+    /// The team's own workers pull; nothing is sent. Not supported yet.
+    Worker,
+}
+
+/// What a call is about: what templates see, and what is sent along.
+#[derive(Clone, Debug)]
+pub struct CallInput {
+    /// The job.
+    pub job: JobId,
+    /// Its owner, for templates.
+    pub owner: Text,
+    /// Its task, for templates.
+    pub task: Text,
+    /// The attempt; its text is the idempotency key where the provider takes one.
+    pub attempt: AttemptId,
+    /// 1 for the job's first attempt.
+    pub number: u32,
+    /// The job's input.
+    pub input: Value,
+    /// The task's chat block, not rendered yet.
+    pub chat: Option<std::sync::Arc<Chat>>,
+    /// Where callbacks would reach us.
+    pub callback_url: String,
+}
+
+/// A request that is ready to be sent. It is made before the attempt is recorded as sent, so that a
+/// template that does not render costs nothing.
+pub enum Prepared {
+    /// For [`Provider::Http`].
+    Http(http::PreparedRequest),
+    /// For [`Provider::Simulated`].
+    Simulated(simulated::PreparedCall),
+}
+
+/// What came of a call. The task's contract has not been checked yet.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// A whole, decodable answer, with what the definition takes from it.
+    Done {
+        /// The output.
+        output: Value,
+        /// What the provider reported about itself.
+        seen: Seen,
+    },
+    /// The provider works in the background under this handle.
+    Accepted {
+        /// Its own id for the work.
+        handle: Text,
+        /// What the provider reported about itself.
+        seen: Seen,
+    },
+    /// No usable answer, and what that means by the failure table.
+    Broken {
+        /// What it means.
+        meaning: Meaning,
+        /// The provider's HTTP status, where there was one.
+        status: Option<u16>,
+        /// The delay that it asked for, in milliseconds.
+        retry_after_ms: Option<u64>,
+        /// A sentence for people and logs; no secret, no whole body.
+        message: Text,
+    },
+}
+
+/// How far a call has come. Shared with whoever watches its deadline.
+#[derive(Debug, Default)]
+pub struct Progress(AtomicU8);
+
+impl Progress {
+    /// A call that has not begun.
+    pub fn new() -> Progress {
+        Progress::default()
+    }
+
+    /// Moves on to `phase`; never back.
+    pub fn advance(&self, phase: Phase) {
+        self.0.fetch_max(rank(phase), Ordering::SeqCst);
+    }
+
+    /// How far it is.
+    pub fn phase(&self) -> Phase {
+        match self.0.load(Ordering::SeqCst) {
+            0 => Phase::BeforeConnect,
+            1 => Phase::Sending,
+            2 => Phase::AwaitingHeaders,
+            _ => Phase::InBody,
+        }
+    }
+}
+
+fn rank(phase: Phase) -> u8 {
+    match phase {
+        Phase::BeforeConnect => 0,
+        Phase::Sending => 1,
+        Phase::AwaitingHeaders => 2,
+        Phase::InBody => 3,
+    }
+}
+
+impl Provider {
+    /// Makes a provider ready.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for people: a secret that cannot be read, a CA file that is none.
+    pub fn open(config: &ProviderConfig) -> Result<Provider, String> {
+        match &config.kind {
+            ProviderKind::Http(definition) => Ok(Provider::Http(http::HttpProvider::open(&config.name, definition)?)),
+            ProviderKind::Simulated(definition) => {
+                Ok(Provider::Simulated(simulated::SimulatedProvider::open(&config.name, definition)?))
+            }
+            ProviderKind::Worker => Ok(Provider::Worker),
+        }
+    }
+
+    /// Renders the request.
+    ///
+    /// # Errors
+    ///
+    /// A certain failure of class `invalid`: nothing was sent.
+    pub fn prepare(&self, call: &CallInput) -> Result<Prepared, Failure> {
+        match self {
+            Provider::Http(provider) => provider.prepare(call).map(Prepared::Http),
+            Provider::Simulated(provider) => provider.prepare(call).map(Prepared::Simulated),
+            Provider::Worker => Err(Failure {
+                message: "providers of kind worker are not supported yet".into(),
+                ..Failure::from(onejob_core::FailureClass::Invalid)
+            }),
+        }
+    }
+
+    /// Sends the request and waits for the end of the answer, however long it takes: deadlines are
+    /// the caller's, who may drop the call. `progress` says at every moment how far it has come.
+    pub async fn send(&self, request: Prepared, progress: &Progress) -> Answer {
+        match (self, request) {
+            (Provider::Http(provider), Prepared::Http(request)) => provider.send(request, progress).await,
+            (Provider::Simulated(provider), Prepared::Simulated(call)) => provider.send(call, progress).await,
+            (Provider::Http(_) | Provider::Simulated(_) | Provider::Worker, _) => {
+                unreachable!("a request is sent by the provider that prepared it")
+            }
+        }
+    }
+}
