@@ -1,40 +1,457 @@
-//! stub
+//! The reference store: `decide` over a map, under one mutex. What the other stores do must look
+//! like this from outside; the model-based test compares every answer and every row.
 
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onejob_core::{AttemptId, Event, JobId, Millis, NodeId, Text};
-
-use super::{
-    Applied, AttemptFilter, Census, Claim, Claimed, JobFilter, ListedAttempt, Record, Result, StoredNotice, Submit,
-    Submitted, Work,
+use onejob_core::{
+    AttemptId, AttemptState, Cause, Event, JobId, JobState, Millis, NodeId, Slot, Text, Touched, What, decide,
 };
 
-/// stub
-pub struct MemoryStore {}
+use super::notice::{conflict_notice, duplicate_notice, stored_notices};
+use super::record::{Hold, planned_start, record_after, tombstone};
+use super::{
+    Applied, AttemptFilter, COUNT_CAP, Census, Claim, Claimed, JobFilter, ListedAttempt, Record, Result, StoreError,
+    StoredNotice, Submit, Submitted, Work,
+};
 
-#[allow(missing_docs, unused_variables)]
-impl MemoryStore {
-    pub async fn submit(&self, submit: Submit) -> Result<Submitted> { todo!() }
-    pub async fn count_duplicates(&self, job: JobId, times: u64, at: Millis) -> Result<Option<Arc<Record>>> { todo!() }
-    pub async fn apply(&self, job: JobId, event: Event) -> Result<Applied> { todo!() }
-    pub async fn cancel_by_key(&self, owner: Text, key: Text, new_id: JobId, at: Millis) -> Result<Applied> { todo!() }
-    pub async fn claim(&self, claim: Claim) -> Result<Claimed> { todo!() }
-    pub async fn reap(&self, alive: NodeId, at: Millis, limit: usize) -> Result<Vec<Arc<Record>>> { todo!() }
-    pub async fn job(&self, id: JobId) -> Result<Option<Arc<Record>>> { todo!() }
-    pub async fn job_of_attempt(&self, id: AttemptId) -> Result<Option<Arc<Record>>> { todo!() }
-    pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<Arc<Record>>> { todo!() }
-    pub async fn list_attempts(&self, filter: AttemptFilter) -> Result<Vec<ListedAttempt>> { todo!() }
-    pub async fn unknown_longest(&self, task: Text, limit: usize) -> Result<Vec<ListedAttempt>> { todo!() }
-    pub async fn queued_deadlines(&self, limit: usize) -> Result<Vec<(JobId, Millis)>> { todo!() }
-    pub async fn awaited_providers(&self) -> Result<Vec<Text>> { todo!() }
-    pub async fn notices(&self, job: JobId) -> Result<Vec<StoredNotice>> { todo!() }
-    pub async fn census(&self) -> Result<Census> { todo!() }
-    pub async fn ping(&self) -> Result<()> { todo!() }
-    pub fn work(&self) -> Work { todo!() }
-    pub async fn close(&self) { todo!() }
+/// Jobs in memory. Nothing survives the process.
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+    hold: Option<Hold>,
+}
+
+/// Where a queued job stands in its provider's line.
+type Place = (Reverse<i32>, Millis, JobId);
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<JobId, Arc<Record>>,
+    by_key: HashMap<(Text, Text), JobId>,
+    by_attempt: BTreeMap<AttemptId, JobId>,
+    queues: BTreeMap<Text, BTreeSet<Place>>,
+    live: BTreeSet<(NodeId, AttemptId)>,
+    unknown: BTreeSet<(Millis, AttemptId)>,
+    notices: HashMap<JobId, Vec<StoredNotice>>,
+    work: Work,
+    is_closed: bool,
 }
 
 impl MemoryStore {
-    /// stub
-    pub fn new() -> MemoryStore { todo!() }
+    /// An empty store.
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    /// An empty store that calls `hold` between each decision and its write.
+    pub fn with_hold(hold: Hold) -> MemoryStore {
+        MemoryStore { state: Mutex::default(), hold: Some(hold) }
+    }
+
+    /// See [`super::Store::submit`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn submit(&self, submit: Submit) -> Result<Submitted> {
+        let mut state = self.writing()?;
+        let key = (submit.owner.clone(), submit.idempotency_key.clone());
+        if let Some(record) = state.by_key.get(&key).and_then(|id| state.jobs.get(id)).cloned() {
+            return Ok(state.meet(&record, &submit));
+        }
+        if state.jobs.contains_key(&submit.id) {
+            return Err(StoreError::Refused("a new job has the id of another".into()));
+        }
+        let mut record = submit.record();
+        let mut touched = None;
+        if let Some(start) = &submit.start {
+            if state.by_attempt.contains_key(&start.attempt) {
+                return Err(StoreError::Refused("a new attempt has the id of another".into()));
+            }
+            let event = Event { at: submit.at, what: What::Start(start.clone()) };
+            if let Ok(change) = decide(&record.job, &event) {
+                touched = change.touched;
+                record = record_after(&record, change, submit.at);
+            }
+        }
+        let record = Arc::new(record);
+        state.by_key.insert(key, record.job.id);
+        state.store(None, &record, touched);
+        Ok(Submitted::New(record))
+    }
+
+    /// See [`super::Store::count_duplicates`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn count_duplicates(&self, job: JobId, times: u64, at: Millis) -> Result<Option<Arc<Record>>> {
+        let mut state = self.writing()?;
+        let Some(record) = state.jobs.get(&job).cloned() else { return Ok(None) };
+        Ok(Some(state.count(&record, times, at)))
+    }
+
+    /// See [`super::Store::apply`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn apply(&self, job: JobId, event: Event) -> Result<Applied> {
+        let mut state = self.writing()?;
+        match state.jobs.get(&job).cloned() {
+            Some(record) => state.apply(&record, &event, self.hold.as_ref()),
+            None => Ok(Applied::NoSuchJob),
+        }
+    }
+
+    /// See [`super::Store::cancel_by_key`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn cancel_by_key(
+        &self,
+        owner: Text,
+        idempotency_key: Text,
+        new_id: JobId,
+        at: Millis,
+    ) -> Result<Applied> {
+        let mut state = self.writing()?;
+        let key = (owner, idempotency_key);
+        if let Some(record) = state.by_key.get(&key).and_then(|id| state.jobs.get(id)).cloned() {
+            return state.apply(&record, &Event { at, what: What::Cancel }, self.hold.as_ref());
+        }
+        if state.jobs.contains_key(&new_id) {
+            return Err(StoreError::Refused("a new job has the id of another".into()));
+        }
+        let record = Arc::new(tombstone(new_id, key.0.clone(), key.1.clone(), at));
+        state.by_key.insert(key, new_id);
+        state.store(None, &record, None);
+        Ok(Applied::Done { record, verdict: onejob_core::Verdict::Cancelled })
+    }
+
+    /// See [`super::Store::claim`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let mut state = self.writing()?;
+        let due: Vec<JobId> = state.line(&claim.provider).filter(|p| p.1 <= claim.at).map(|p| p.2).collect();
+        let mut claimed = Claimed::default();
+        let mut passed_over = BTreeSet::new();
+        let mut attempts = claim.attempts.iter();
+        let mut slot = attempts.next();
+        for id in due {
+            let (Some(attempt), Some(record)) = (slot, state.jobs.get(&id).cloned()) else { break };
+            let Some(start) = planned_start(&record, *attempt, claim.node) else { continue };
+            match state.apply(&record, &Event { at: claim.at, what: What::Start(start) }, self.hold.as_ref())? {
+                Applied::Done { record, .. } => {
+                    claimed.records.push(record);
+                    slot = attempts.next();
+                }
+                Applied::Refused { .. } | Applied::NoSuchJob => {
+                    passed_over.insert(id);
+                }
+            }
+        }
+        claimed.next_due = state.line(&claim.provider).filter(|p| !passed_over.contains(&p.2)).map(|p| p.1).min();
+        Ok(claimed)
+    }
+
+    /// See [`super::Store::reap`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn reap(&self, alive: NodeId, at: Millis, limit: usize) -> Result<Vec<Arc<Record>>> {
+        let mut state = self.writing()?;
+        let dead: Vec<AttemptId> = state.live.iter().filter(|l| l.0 != alive).map(|l| l.1).take(limit).collect();
+        let mut reaped = Vec::new();
+        for attempt in dead {
+            let Some(record) = state.job_of(attempt) else { continue };
+            let event = Event { at, what: What::Silent { attempt, cause: Cause::NodeDied } };
+            match state.apply(&record, &event, self.hold.as_ref())? {
+                Applied::Done { record, .. } => reaped.push(record),
+                Applied::Refused { .. } | Applied::NoSuchJob => {}
+            }
+        }
+        Ok(reaped)
+    }
+
+    /// See [`super::Store::job`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn job(&self, id: JobId) -> Result<Option<Arc<Record>>> {
+        Ok(self.open()?.jobs.get(&id).cloned())
+    }
+
+    /// See [`super::Store::job_of_attempt`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn job_of_attempt(&self, id: AttemptId) -> Result<Option<Arc<Record>>> {
+        Ok(self.open()?.job_of(id))
+    }
+
+    /// See [`super::Store::list_jobs`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<Arc<Record>>> {
+        let state = self.open()?;
+        let end = filter.before.map_or(Bound::Unbounded, Bound::Excluded);
+        let older = state.jobs.range((Bound::Unbounded, end)).rev().map(|(_, record)| record);
+        Ok(older.filter(|record| matches_job(&filter, record)).take(filter.limit).cloned().collect())
+    }
+
+    /// See [`super::Store::list_attempts`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list_attempts(&self, filter: AttemptFilter) -> Result<Vec<ListedAttempt>> {
+        let state = self.open()?;
+        let end = filter.before.map_or(Bound::Unbounded, Bound::Excluded);
+        let older = state.by_attempt.range((Bound::Unbounded, end)).rev().filter_map(|(id, _)| state.listed(*id));
+        Ok(older.filter(|listed| matches_attempt(&filter, listed)).take(filter.limit).collect())
+    }
+
+    /// See [`super::Store::unknown_longest`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn unknown_longest(&self, task: Text, limit: usize) -> Result<Vec<ListedAttempt>> {
+        let state = self.open()?;
+        let longest_first = state.unknown.iter().filter_map(|(_, id)| state.listed(*id));
+        Ok(longest_first.filter(|listed| listed.task == task).take(limit).collect())
+    }
+
+    /// See [`super::Store::queued_deadlines`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn queued_deadlines(&self, limit: usize) -> Result<Vec<(JobId, Millis)>> {
+        let state = self.open()?;
+        let queued = state.queues.values().flatten().filter_map(|place| state.jobs.get(&place.2));
+        let mut deadlines: Vec<(JobId, Millis)> =
+            queued.filter_map(|record| Some((record.job.id, record.job.deadline?))).collect();
+        deadlines.sort_by_key(|(id, deadline)| (*deadline, *id));
+        deadlines.truncate(limit);
+        Ok(deadlines)
+    }
+
+    /// See [`super::Store::awaited_providers`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn awaited_providers(&self) -> Result<Vec<Text>> {
+        Ok(self.open()?.queues.keys().cloned().collect())
+    }
+
+    /// See [`super::Store::notices`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn notices(&self, job: JobId) -> Result<Vec<StoredNotice>> {
+        Ok(self.open()?.notices.get(&job).cloned().unwrap_or_default())
+    }
+
+    /// See [`super::Store::census`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn census(&self) -> Result<Census> {
+        let state = self.open()?;
+        let queued: usize = state.queues.values().map(BTreeSet::len).sum();
+        Ok(Census {
+            queued_jobs: (queued as u64).min(COUNT_CAP),
+            unknown_attempts: (state.unknown.len() as u64).min(COUNT_CAP),
+            oldest_unknown_since: state.unknown.first().map(|u| u.0),
+            oldest_due: state.queues.values().flatten().map(|place| place.1).min(),
+        })
+    }
+
+    /// See [`super::Store::ping`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn ping(&self) -> Result<()> {
+        self.open().map(drop)
+    }
+
+    /// See [`super::Store::work`].
+    pub fn work(&self) -> Work {
+        self.lock().work
+    }
+
+    /// See [`super::Store::close`].
+    pub async fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock();
+        if state.is_closed { Err(StoreError::Unavailable("the store is closed".into())) } else { Ok(state) }
+    }
+
+    fn writing(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.open()?;
+        state.work.commits += 1;
+        state.work.commands += 1;
+        Ok(state)
+    }
+}
+
+impl State {
+    /// A post met a job that has its key.
+    fn meet(&mut self, record: &Arc<Record>, submit: &Submit) -> Submitted {
+        let Some(intent) = &record.intent else {
+            let filled = Arc::new(submit.filled_in(record));
+            self.store(Some(record), &filled, None);
+            return Submitted::Same(filled);
+        };
+        if intent.fingerprint == submit.intent.fingerprint {
+            return Submitted::Same(self.count(record, 1, submit.at));
+        }
+        self.note(conflict_notice(record.job.id, &submit.intent, submit.at));
+        Submitted::OtherIntent(record.clone())
+    }
+
+    fn count(&mut self, record: &Arc<Record>, times: u64, at: Millis) -> Arc<Record> {
+        if times == 0 {
+            return record.clone();
+        }
+        if record.duplicates == 0 {
+            self.note(duplicate_notice(record.job.id, at));
+        }
+        let duplicates = record.duplicates.saturating_add(times);
+        let counted = Arc::new(Record { duplicates, ..Record::clone(record) });
+        self.store(Some(record), &counted, None);
+        counted
+    }
+
+    fn apply(&mut self, record: &Arc<Record>, event: &Event, hold: Option<&Hold>) -> Result<Applied> {
+        let change = match decide(&record.job, event) {
+            Ok(change) => change,
+            Err(why) => return Ok(Applied::Refused { record: record.clone(), why }),
+        };
+        if let Some(hold) = hold {
+            hold.between(record.job.id);
+        }
+        let (verdict, touched) = (change.verdict.clone(), change.touched);
+        if let Some(Touched::Inserted(id)) = touched {
+            if self.by_attempt.contains_key(&id) {
+                return Err(StoreError::Refused("a new attempt has the id of another".into()));
+            }
+        }
+        for notice in stored_notices(&change, event.at) {
+            self.note(notice);
+        }
+        let after = Arc::new(record_after(record, change, event.at));
+        self.store(Some(record), &after, touched);
+        Ok(Applied::Done { record: after, verdict })
+    }
+
+    /// Puts `after` in the place of `before` and keeps the indexes true.
+    fn store(&mut self, before: Option<&Arc<Record>>, after: &Arc<Record>, touched: Option<Touched>) {
+        if let Some(before) = before {
+            self.unindex(before);
+        }
+        if let Some(Touched::Inserted(id)) = touched {
+            self.by_attempt.insert(id, after.job.id);
+        }
+        if let Slot::Open { plan: Some(plan) } = &after.job.slot {
+            let place = (Reverse(after.priority), plan.due_at, after.job.id);
+            self.queues.entry(plan.provider.clone()).or_default().insert(place);
+        }
+        for attempt in &after.job.attempts {
+            match &attempt.state {
+                AttemptState::Starting | AttemptState::Running => {
+                    self.live.insert((attempt.node, attempt.id));
+                }
+                AttemptState::Unknown { since, .. } => {
+                    self.unknown.insert((*since, attempt.id));
+                }
+                AttemptState::Succeeded { .. }
+                | AttemptState::Failed { .. }
+                | AttemptState::Superseded { .. }
+                | AttemptState::Cancelled { .. }
+                | AttemptState::Abandoned { .. } => {}
+            }
+        }
+        self.jobs.insert(after.job.id, after.clone());
+    }
+
+    fn unindex(&mut self, before: &Record) {
+        if let Slot::Open { plan: Some(plan) } = &before.job.slot {
+            if let Some(line) = self.queues.get_mut(&plan.provider) {
+                line.remove(&(Reverse(before.priority), plan.due_at, before.job.id));
+                if line.is_empty() {
+                    self.queues.remove(&plan.provider);
+                }
+            }
+        }
+        for attempt in &before.job.attempts {
+            self.live.remove(&(attempt.node, attempt.id));
+            if let AttemptState::Unknown { since, .. } = &attempt.state {
+                self.unknown.remove(&(*since, attempt.id));
+            }
+        }
+    }
+
+    fn note(&mut self, notice: StoredNotice) {
+        self.notices.entry(notice.job).or_default().push(notice);
+    }
+
+    fn line(&self, provider: &Text) -> impl Iterator<Item = &Place> {
+        self.queues.get(provider).into_iter().flatten()
+    }
+
+    fn job_of(&self, attempt: AttemptId) -> Option<Arc<Record>> {
+        self.jobs.get(self.by_attempt.get(&attempt)?).cloned()
+    }
+
+    fn listed(&self, id: AttemptId) -> Option<ListedAttempt> {
+        let record = self.jobs.get(self.by_attempt.get(&id)?)?;
+        Some(ListedAttempt {
+            attempt: record.job.attempt(id)?.clone(),
+            job: record.job.id,
+            owner: record.owner.clone(),
+            task: record.intent.as_ref()?.task.clone(),
+        })
+    }
+}
+
+fn matches_job(filter: &JobFilter, record: &Record) -> bool {
+    let is_state = |state: JobState| record.job.state() == state;
+    let is_task = |task: &Text| record.intent.as_ref().is_some_and(|intent| intent.task == *task);
+    filter.owner.as_ref().is_none_or(|owner| record.owner == *owner)
+        && filter.idempotency_key.as_ref().is_none_or(|key| record.idempotency_key == *key)
+        && filter.task.as_ref().is_none_or(is_task)
+        && filter.state.is_none_or(is_state)
+}
+
+fn matches_attempt(filter: &AttemptFilter, listed: &ListedAttempt) -> bool {
+    filter.owner.as_ref().is_none_or(|owner| listed.owner == *owner)
+        && filter.task.as_ref().is_none_or(|task| listed.task == *task)
+        && filter.provider.as_ref().is_none_or(|provider| listed.attempt.provider == *provider)
+        && filter.state.is_none_or(|state| listed.attempt.state.name() == state)
 }

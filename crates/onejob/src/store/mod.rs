@@ -6,18 +6,22 @@
 //! Time reaches a store as an argument.
 
 pub mod memory;
+mod notice;
+mod record;
 pub mod sqlite;
 
 use std::sync::Arc;
 
 use onejob_core::{
-    Attempt, AttemptId, AttemptStateName, Change, Effects, Event, Illegal, Job, JobId, JobState, Millis, NodeId, Notice,
-    Plan, Start, Text, Verdict,
+    Attempt, AttemptId, AttemptStateName, Effects, Event, Illegal, Job, JobId, JobState, Millis, NodeId, Plan, Start,
+    Text, Verdict,
 };
 
 use crate::intent::Intent;
 
 pub use memory::MemoryStore;
+pub use notice::notice_detail;
+pub use record::Hold;
 pub use sqlite::SqliteStore;
 
 /// A store of either kind.
@@ -289,7 +293,13 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn cancel_by_key(&self, owner: Text, idempotency_key: Text, new_id: JobId, at: Millis) -> Result<Applied> {
+    pub async fn cancel_by_key(
+        &self,
+        owner: Text,
+        idempotency_key: Text,
+        new_id: JobId,
+        at: Millis,
+    ) -> Result<Applied> {
         on_either!(self, store => store.cancel_by_key(owner, idempotency_key, new_id, at).await)
     }
 
@@ -413,15 +423,4 @@ impl Store {
     pub async fn close(&self) {
         on_either!(self, store => store.close().await)
     }
-}
-
-/// The detail of a notice as it is stored: a JSON object with ids, words, digests and sizes.
-pub fn notice_detail(notice: &Notice) -> String {
-    let _ = notice;
-    todo!()
-}
-
-/// A change for which a record stands afterwards: the shared step of all stores.
-pub fn record_after(before: &Record, change: &Change, at: Millis) -> Record {
-    Record { job: change.job.clone(), updated_at: at, ..before.clone() }
 }
