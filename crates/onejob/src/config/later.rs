@@ -1,0 +1,229 @@
+//! What this build understands and does not act on yet: checked for shape, and said plainly in a
+//! remark, so that nothing is ignored in silence.
+
+use std::time::Duration;
+
+use super::provider::{header_name, headers, secret, url_template, usage};
+use super::section::{Item, Section};
+use super::text::{rule, string_template, template, ANSWER, FOLLOW_UP};
+use super::source;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// `lookup`, `cancel`, `callback` and `tokenizer` of a provider of kind `http`.
+pub(super) fn read(provider: &Section<'_>) {
+    if let Some(item) = provider.get("lookup") {
+        lookup(&item);
+        item.not_yet("look-ups are not supported yet: an unknown attempt here is not looked up");
+    }
+    if let Some(item) = provider.get("cancel") {
+        cancel(&item);
+        item.not_yet("cancel calls are not supported yet: cancelling a job tells the provider nothing");
+    }
+    if let Some(item) = provider.get("callback") {
+        callback(&item);
+        item.not_yet("callbacks are not supported yet: what the provider sends to callback_url is not read");
+    }
+    if let Some(item) = provider.get("tokenizer") {
+        tokenizer(&item);
+        item.not_yet("tokenizers are not supported yet: prompts are not counted before they are sent");
+    }
+}
+
+/// `idempotency`: the header is sent; what waits is the replay.
+pub(super) fn idempotency(item: &Item<'_>) -> Option<String> {
+    let section = item.section("a table such as { header = \"Idempotency-Key\", ttl = \"24h\" }")?;
+    let header = section.need("header", "such as \"Idempotency-Key\"").and_then(|item| {
+        let name = item.string("Idempotency-Key")?;
+        header_name(&item, name)
+    });
+    if let Some(item) = section.get("ttl") {
+        item.duration(MILLISECOND..=365 * DAY);
+    }
+    section.end(&[]);
+    item.not_yet(
+        "the header is sent with the attempt's id; the replay of unknown attempts is not supported yet, so ttl has no \
+         effect",
+    );
+    header
+}
+
+fn lookup(item: &Item<'_>) -> Option<()> {
+    let section = item.section("a table with at least the url and the status")?;
+    call(&section);
+    if let Some(item) = section.get("every") {
+        item.duration(10 * MILLISECOND..=DAY);
+    }
+    status(&section, true);
+    if let Some(item) = section.get("absent") {
+        item.word(&[("unknown", ()), ("not_executed", ())]);
+    }
+    section.end(&[]);
+    Some(())
+}
+
+fn cancel(item: &Item<'_>) -> Option<()> {
+    let section = item.section("a table with at least the url")?;
+    call(&section);
+    section.end(&[]);
+    Some(())
+}
+
+/// A request that follows up on an attempt.
+fn call(section: &Section<'_>) {
+    const METHODS: [(&str, ()); 5] = [("GET", ()), ("POST", ()), ("PUT", ()), ("PATCH", ()), ("DELETE", ())];
+    if let Some(item) = section.get("method") {
+        item.word(&METHODS);
+    }
+    if let Some(item) = section.need("url", "such as \"https://api.example.com/v1/posters/{{ handle }}\"") {
+        url_template(&item, FOLLOW_UP);
+    }
+    if let Some(item) = section.get("headers") {
+        headers(&item, FOLLOW_UP);
+    }
+    if let Some(item) = section.get("body") {
+        template(&item, FOLLOW_UP);
+    }
+}
+
+/// How a look-up's answer or a callback is read.
+fn status(section: &Section<'_>, is_needed: bool) {
+    let expected = "a template such as \"{{ body.status }}\"";
+    let status = if is_needed { section.need("status", expected) } else { section.get("status") };
+    if let Some(item) = status {
+        string_template(&item, "{{ body.status }}", ANSWER);
+    }
+    for key in ["running", "succeeded", "failed"] {
+        if let Some(item) = section.get(key) {
+            item.strings("done");
+        }
+    }
+    for key in ["output", "model", "error"] {
+        if let Some(item) = section.get(key) {
+            template(&item, ANSWER);
+        }
+    }
+    if let Some(item) = section.get("usage") {
+        usage(&item);
+    }
+}
+
+fn callback(item: &Item<'_>) -> Option<()> {
+    let section = item.section("a table such as { signature = \"standard-webhooks\" }")?;
+    let mut is_signed = true;
+    let signature = section.need("signature", "\"standard-webhooks\", \"hmac-sha256:X-Signature\" or \"none\"");
+    if let Some(item) = signature {
+        let word = item.string("standard-webhooks")?;
+        is_signed = word != "none";
+        match word.strip_prefix("hmac-sha256:") {
+            Some(header) => {
+                header_name(&item, header);
+            }
+            None if matches!(word, "standard-webhooks" | "none") => {}
+            None => item.error(format!(
+                "expected \"standard-webhooks\", \"hmac-sha256:\" and a header name, or \"none\", found {word:?}"
+            )),
+        }
+    }
+    match section.get("secret") {
+        Some(item) if is_signed => {
+            secret(&item);
+        }
+        Some(item) => item.error("there is nothing to sign with signature = \"none\": remove one of them"),
+        None if is_signed => section.missing("secret", "{ env = \"NAME\" } or { file = \"path\" }, for the signature"),
+        None => {}
+    }
+    status(&section, false);
+    section.end(&[]);
+    Some(())
+}
+
+fn tokenizer(item: &Item<'_>) -> Option<()> {
+    let section = item.section("a table such as { encoding = \"o200k_base\" }")?;
+    let file = section.get("file");
+    let encoding = section.get("encoding");
+    let endpoint = section.get("endpoint");
+    if [&file, &encoding, &endpoint].into_iter().flatten().count() != 1 {
+        section.error("expected exactly one of \"file\", \"encoding\", \"endpoint\"");
+    }
+    if let Some(item) = file {
+        item.file("tokenizers/poster.json");
+    }
+    if let Some(item) = encoding {
+        item.string("o200k_base");
+    }
+    if let Some(item) = endpoint {
+        url_template(&item, &["provider"]);
+    }
+    if let Some(item) = section.get("chat_template") {
+        item.file("tokenizers/poster.jinja");
+    }
+    if let Some(item) = section.get("context_window") {
+        item.whole(1..=1_000_000_000, "of tokens");
+    }
+    section.end(&[]);
+    Some(())
+}
+
+/// `[tasks.*.contract]`.
+pub(super) fn contract(item: &Item<'_>) {
+    if let Some(section) = item.section("a table such as { cases = \"contracts/summarize.toml\" }") {
+        if let Some(item) = section.need("cases", "a file such as \"contracts/summarize.toml\"") {
+            cases(&item);
+        }
+        if let Some(item) = section.get("repeat") {
+            item.whole(1..=1_000, "");
+        }
+        if let Some(item) = section.get("valid_for") {
+            item.duration(MILLISECOND..=3_650 * DAY);
+        }
+        section.end(&[]);
+    }
+    item.not_yet(
+        "verification is not supported yet: there are no certificates, so jobs of this task never fail over to another \
+         provider",
+    );
+}
+
+/// The file of cases: read and checked, its own errors under its own name.
+fn cases(item: &Item<'_>) -> Option<()> {
+    let (path, bytes) = item.file("contracts/summarize.toml")?;
+    let findings = item.findings;
+    let Ok(text) = String::from_utf8(bytes) else {
+        item.error(format!("{} is not UTF-8", path.display()));
+        return None;
+    };
+    let file = findings.file(&path.display().to_string());
+    let table = match source::parse(&text, file) {
+        Ok(table) => table,
+        Err(errors) => {
+            for (line, message) in errors {
+                findings.error(source::Place { file, line }, "", message);
+            }
+            return None;
+        }
+    };
+    let section = Section::root(findings, &table, source::Place { file, line: 0 });
+    let all = section.need("case", "one [[case]] or more").and_then(|item| item.array("tables: [[case]]"));
+    for item in all.unwrap_or_default() {
+        case(&item);
+    }
+    section.end(&[]);
+    Some(())
+}
+
+fn case(item: &Item<'_>) -> Option<()> {
+    let section = item.section("a table: [[case]]")?;
+    if let Some(item) = section.need("name", "such as \"short note\"") {
+        item.string("short note");
+    }
+    if let Some(item) = section.need("input", "such as { text = \"…\" }") {
+        item.json();
+    }
+    for item in section.get("expect").and_then(|item| item.array("rules")).unwrap_or_default() {
+        rule(&item);
+    }
+    section.end(&[]);
+    Some(())
+}
