@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::provider::{header_name, headers, secret, url_template, usage};
 use super::section::{Item, Section};
-use super::text::{rule, string_template, template, ANSWER, FOLLOW_UP};
 use super::source;
+use super::text::{ANSWER, FOLLOW_UP, rule, string_template, template};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -9,9 +9,9 @@ mod section;
 mod server;
 mod source;
 mod task;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use duration::{duration_text, parse_duration};
 

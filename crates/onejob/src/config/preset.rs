@@ -4,7 +4,7 @@
 //! keys that it adds to the provider's own, each with `about` and, unless it must be given, with
 //! `default` or `optional = true`.
 
-use super::section::{quoted, Findings, Item};
+use super::section::{Findings, Item, quoted};
 use super::source::{self, Content, Table};
 
 /// Name and text of every preset.

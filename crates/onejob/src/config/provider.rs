@@ -7,11 +7,11 @@ use onejob_core::{Line, Override};
 use serde_json::Value;
 
 use super::preset::{self, Preset, Setting};
-use super::section::{plain, Item, Section};
+use super::section::{Item, Section, plain};
 use super::source::{Content, Node};
-use super::text::{string_template, template, ANSWER, INPUT, REQUEST};
+use super::text::{ANSWER, INPUT, REQUEST, string_template, template};
 use super::{
-    defaults, later, HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition,
+    HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition, defaults, later,
 };
 use crate::template::Template;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::section::{Item, Section};
-use super::{defaults, Server, StoreLocation};
+use super::{Server, StoreLocation, defaults};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use onejob_core::{Effects, Text};
 
 use super::duration::duration_text;
-use super::section::{suggestion, Item, Section};
-use super::text::{rule, schema, string_template, INPUT};
-use super::{defaults, later, Chat, OnUnknown, ProviderConfig, RemarkKind, Task};
+use super::section::{Item, Section, suggestion};
+use super::text::{INPUT, rule, schema, string_template};
+use super::{Chat, OnUnknown, ProviderConfig, RemarkKind, Task, defaults, later};
 use crate::contract::OutputContract;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -29,9 +29,7 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
         effects.unwrap_or(Effects::Exclusive)
     });
     let effects = effects.unwrap_or(Effects::Exclusive);
-    let time = |key, low, high, default| {
-        section.get(key).and_then(|item| item.duration(low..=high)).unwrap_or(default)
-    };
+    let time = |key, low, high, default| section.get(key).and_then(|item| item.duration(low..=high)).unwrap_or(default);
     let attempt_timeout = time("attempt_timeout", MILLISECOND, 30 * DAY, defaults::ATTEMPT_TIMEOUT);
     let linger = time("linger", Duration::ZERO, 30 * DAY, defaults::LINGER);
     let backoff = time("backoff", Duration::ZERO, MINUTE, defaults::BACKOFF);
@@ -106,7 +104,9 @@ fn tries(section: &Section<'_>) -> (u32, u32) {
 fn hedge_after(item: &Item<'_>, effects: Effects) -> Option<Duration> {
     let value = item.duration(MILLISECOND..=DAY);
     match effects {
-        Effects::Racing => item.not_yet("hedging is not supported yet: no second provider is started after this silence"),
+        Effects::Racing => {
+            item.not_yet("hedging is not supported yet: no second provider is started after this silence")
+        }
         Effects::Exclusive => item.error(
             "needs effects = \"racing\": it starts a second attempt beside the first, and this task is exclusive",
         ),

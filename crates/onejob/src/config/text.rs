@@ -1,14 +1,13 @@
 //! What is compiled while loading: templates, rules, schemas; and the names that templates may use.
 
 use crate::contract::Schema;
-use crate::json::{parse, Duplicates, MAX_DEPTH};
+use crate::json::{Duplicates, MAX_DEPTH, parse};
 use crate::template::{Rule, Template};
 
 use super::section::Item;
 
 /// What a request's templates see.
-pub(super) const REQUEST: &[&str] =
-    &["input", "chat", "job", "attempt", "secret", "provider", "callback_url"];
+pub(super) const REQUEST: &[&str] = &["input", "chat", "job", "attempt", "secret", "provider", "callback_url"];
 /// What templates over a provider's answer see.
 pub(super) const ANSWER: &[&str] =
     &["input", "chat", "job", "attempt", "secret", "provider", "callback_url", "handle", "status", "headers", "body"];
