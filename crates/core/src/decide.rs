@@ -110,9 +110,13 @@ pub fn decide(job: &Job, event: &Event) -> Result<Change, Illegal> {
         What::Handle { attempt, handle } => record_handle(job, *attempt, handle),
         What::Silent { attempt, cause } => fall_silent(job, *attempt, *cause, at),
         What::Succeeded { attempt, result, seen, evidence } => succeed(job, *attempt, result, seen, evidence, at),
-        What::Failed { attempt, failure, seen, evidence, follow } => fail(job, *attempt, failure, seen, evidence, follow, at),
+        What::Failed { attempt, failure, seen, evidence, follow } => {
+            fail(job, *attempt, failure, seen, evidence, follow, at)
+        }
         What::Abandoned { attempt, evidence, follow } => abandon(job, *attempt, evidence, follow, at),
-        What::CancelConfirmed { attempt, never_sent, evidence } => confirm_cancel(job, *attempt, *never_sent, evidence, at),
+        What::CancelConfirmed { attempt, never_sent, evidence } => {
+            confirm_cancel(job, *attempt, *never_sent, evidence, at)
+        }
         What::Cancel => cancel(job),
         What::Reopen { provider } => reopen(job, provider, at),
         What::DeadlinePassed => expire(job, at),
@@ -173,7 +177,12 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
         seen: Seen::default(),
         state: AttemptState::Starting,
     });
-    Ok(Change { job: after, touched: Some(Touched::Inserted(start.attempt)), notices: Vec::new(), verdict: Verdict::Started })
+    Ok(Change {
+        job: after,
+        touched: Some(Touched::Inserted(start.attempt)),
+        notices: Vec::new(),
+        verdict: Verdict::Started,
+    })
 }
 
 fn mark_running(job: &Job, id: AttemptId, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
@@ -215,7 +224,8 @@ fn fall_silent(job: &Job, id: AttemptId, cause: Cause, at: Millis) -> Result<Cha
     let attempt = find(job, id)?;
     match &attempt.state {
         AttemptState::Starting | AttemptState::Running => {
-            let mut change = update(job, id, Verdict::Unknown, |a| a.state = AttemptState::Unknown { cause, since: at });
+            let mut change =
+                update(job, id, Verdict::Unknown, |a| a.state = AttemptState::Unknown { cause, since: at });
             change.notices.push(Notice::Unknown { attempt: id, cause });
             Ok(change)
         }
@@ -229,7 +239,14 @@ fn fall_silent(job: &Job, id: AttemptId, cause: Cause, at: Millis) -> Result<Cha
     }
 }
 
-fn succeed(job: &Job, id: AttemptId, result: &Payload, seen: &Seen, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
+fn succeed(
+    job: &Job,
+    id: AttemptId,
+    result: &Payload,
+    seen: &Seen,
+    evidence: &Evidence,
+    at: Millis,
+) -> Result<Change, Illegal> {
     let attempt = find(job, id)?;
     if !attempt.state.is_open() {
         if job.completed_by() == Some(id) && !evidence.is_decree() {
@@ -299,7 +316,13 @@ fn abandon(job: &Job, id: AttemptId, evidence: &Evidence, follow: &Follow, at: M
     Ok(follow_up(change, id, None, follow, at))
 }
 
-fn confirm_cancel(job: &Job, id: AttemptId, never_sent: bool, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
+fn confirm_cancel(
+    job: &Job,
+    id: AttemptId,
+    never_sent: bool,
+    evidence: &Evidence,
+    at: Millis,
+) -> Result<Change, Illegal> {
     let attempt = find(job, id)?;
     if !attempt.state.is_open() {
         return too_late(job, attempt, evidence, LateWord::Cancelled);
@@ -457,7 +480,12 @@ fn too_late(job: &Job, attempt: &Attempt, evidence: &Evidence, word: LateWord) -
 }
 
 /// The resolution and its notice, if `attempt` was unknown until now.
-fn resolved(attempt: &Attempt, evidence: &Evidence, state: AttemptStateName, at: Millis) -> (Option<Resolution>, Option<Notice>) {
+fn resolved(
+    attempt: &Attempt,
+    evidence: &Evidence,
+    state: AttemptStateName,
+    at: Millis,
+) -> (Option<Resolution>, Option<Notice>) {
     if attempt.state.name() != AttemptStateName::Unknown {
         return (None, None);
     }

@@ -271,7 +271,9 @@ impl Notice {
     pub fn kind(&self) -> &'static str {
         match self {
             Notice::Unknown { .. } => "unknown",
-            Notice::RaceLost { dropped: Some(_), .. } | Notice::Late { word: LateWord::Succeeded(_), .. } => "duplicate_effect",
+            Notice::RaceLost { dropped: Some(_), .. } | Notice::Late { word: LateWord::Succeeded(_), .. } => {
+                "duplicate_effect"
+            }
             Notice::RaceLost { dropped: None, .. } => "race_lost",
             Notice::Late { word: LateWord::Failed(_) | LateWord::Cancelled, .. } => "late_word",
             Notice::Resolved { .. } => "resolution",

@@ -196,10 +196,11 @@ pub fn meaning_of(observation: &Observation, overrides: &[Override]) -> Meaning 
     use FailureClass::{BrokenContract, FailedThere, Invalid, NotSent};
     match observation {
         Observation::Unbuildable => Meaning::Failed(Invalid),
-        Observation::Broken { phase: Phase::BeforeConnect } | Observation::DeadlinePassed { phase: Phase::BeforeConnect } => {
-            Meaning::Failed(NotSent)
+        Observation::Broken { phase: Phase::BeforeConnect }
+        | Observation::DeadlinePassed { phase: Phase::BeforeConnect } => Meaning::Failed(NotSent),
+        Observation::Broken { phase: Phase::Sending | Phase::AwaitingHeaders } => {
+            Meaning::Unknown(Cause::ConnectionLost)
         }
-        Observation::Broken { phase: Phase::Sending | Phase::AwaitingHeaders } => Meaning::Unknown(Cause::ConnectionLost),
         Observation::Broken { phase: Phase::InBody } | Observation::CutShort | Observation::Undecodable => {
             Meaning::Unknown(Cause::CutShort)
         }

@@ -336,7 +336,9 @@ impl Job {
     pub fn unsound(&self) -> Option<&'static str> {
         let queued = self.state() == JobState::Queued;
         match &self.slot {
-            Slot::Open { plan } if plan.is_some() != queued => return Some("a plan is there exactly while a job is queued"),
+            Slot::Open { plan } if plan.is_some() != queued => {
+                return Some("a plan is there exactly while a job is queued");
+            }
             Slot::Open { .. } | Slot::Cancelled => {}
             Slot::Filled { by, .. } => match self.attempt(*by).map(|a| a.state.name()) {
                 Some(AttemptStateName::Succeeded) => {}

@@ -1,4 +1,6 @@
-//! stub
+//! The command line.
+
+pub(crate) mod serve;
 
 /// Runs the command line.
 pub fn main() -> std::process::ExitCode {

@@ -1,1 +1,540 @@
-//! stub
+//! The engine: takes intents, starts attempts when there is room, watches their deadlines, and
+//! brings whatever becomes of them to the store. It decides nothing about states; it tells the
+//! store what happened.
+//!
+//! Reading order: this file (what the API calls), `submit`, `dispatch`, `attempt`, `reconcile`.
+
+mod attempt;
+mod clock;
+mod dispatch;
+mod lane;
+pub mod metrics;
+mod reconcile;
+mod submit;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onejob_core::{
+    AttemptId, Event, Evidence, Failure, FailureClass, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Start,
+    Text, Trigger, Verdict, What,
+};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tracing::{error, info, warn};
+
+use crate::config::{Config, StoreLocation, Task};
+use crate::contract::Violation;
+use crate::id;
+use crate::provider::Provider;
+use crate::store::{
+    Applied, AttemptFilter, JobFilter, ListedAttempt, MemoryStore, Record, SqliteStore, Store, StoreError,
+};
+
+use lane::{Lane, Lanes};
+use metrics::Metrics;
+use wake::Changes;
+
+pub use submit::{Order, Ordered, Refusal};
+
+/// A running engine; cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+/// How far the engine is on its way to the end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Takes work.
+    Serving,
+    /// Starts nothing new; what is in flight may finish.
+    Draining,
+    /// What is still in flight becomes unknown, now.
+    Stopping,
+}
+
+pub(crate) struct Inner {
+    config: Arc<Config>,
+    store: Store,
+    node: NodeId,
+    lanes: Arc<Lanes>,
+    changes: Arc<Changes>,
+    metrics: Metrics,
+    joins: submit::Joins,
+    stage: watch::Sender<Stage>,
+    /// Something that a sweep waits for may have come nearer: a deadline, an unknown attempt.
+    sweep: Notify,
+}
+
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store cannot be opened.
+    #[error("{0}")]
+    Store(String),
+    /// A provider cannot be made ready.
+    #[error("provider {name}: {message}")]
+    Provider {
+        /// Which.
+        name: Text,
+        /// Why.
+        message: String,
+    },
+}
+
+/// What became of a start by hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ByHand {
+    /// The attempt, the last of the job, is on its way.
+    Started(Arc<Record>),
+    /// What the store said instead.
+    Not(Applied),
+    /// The task or the provider is not configured, or not for this task.
+    NoSuchProvider(String),
+    /// No slot to send became free in time.
+    NoRoom,
+}
+
+/// What an operator says of an unknown attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Word {
+    /// The work was done, with this result.
+    Succeeded(Value),
+    /// It did not happen.
+    Failed,
+    /// Nobody will ever know; go on.
+    Abandoned,
+}
+
+/// How long a start by hand waits for a slot to send.
+const BY_HAND_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Open attempts of dead nodes that are turned into unknown ones in one commit.
+const REAP_BATCH: usize = 500;
+
+impl Engine {
+    /// Opens the store and the providers, and turns what a dead predecessor left open into unknown
+    /// attempts. Nothing starts until [`Engine::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], a sentence for people.
+    pub async fn open(config: Arc<Config>) -> Result<Engine, OpenError> {
+        let lanes = config
+            .providers
+            .values()
+            .map(|provider| match Provider::open(provider) {
+                Ok(open) => Ok(Lane::new(provider.name.clone(), open, provider.concurrency)),
+                Err(message) => Err(OpenError::Provider { name: provider.name.clone(), message }),
+            })
+            .collect::<Result<Vec<Lane>, OpenError>>()?;
+        let store = open_store(&config)?;
+        let engine = Engine {
+            inner: Arc::new(Inner {
+                lanes: Arc::new(Lanes::new(lanes, config.server.max_in_flight)),
+                store,
+                node: id::new_node_id(),
+                changes: Arc::default(),
+                metrics: Metrics::new(),
+                joins: submit::Joins::default(),
+                stage: watch::channel(Stage::Serving).0,
+                sweep: Notify::new(),
+                config,
+            }),
+        };
+        engine.inner.reap().await.map_err(|error| OpenError::Store(error.to_string()))?;
+        engine.inner.warn_of_orphans().await.map_err(|error| OpenError::Store(error.to_string()))?;
+        Ok(engine)
+    }
+
+    /// Runs the loops until `shutdown` comes, then drains: starts nothing new, lets what is in
+    /// flight finish for the configured time, turns the rest into unknown attempts, and closes the
+    /// store. Nothing of the engine outlives this call.
+    pub async fn run(&self, shutdown: impl Future<Output = ()>) {
+        let inner = &self.inner;
+        let mut loops = tokio::task::JoinSet::new();
+        for lane in inner.lanes.iter() {
+            loops.spawn(dispatch::run(inner.clone(), lane.clone()));
+        }
+        loops.spawn(reconcile::expire_jobs(inner.clone()));
+        loops.spawn(reconcile::give_up_unknowns(inner.clone()));
+        shutdown.await;
+        inner.stage.send_replace(Stage::Draining);
+        info!(in_flight = inner.lanes.in_flight(), "stopping: what is in flight may finish");
+        let grace = inner.config.server.shutdown_grace;
+        if tokio::time::timeout(grace, inner.lanes.idle()).await.is_err() {
+            warn!(in_flight = inner.lanes.in_flight(), "stopping: the rest becomes unknown");
+        }
+        inner.stage.send_replace(Stage::Stopping);
+        inner.lanes.idle().await;
+        while let Some(ended) = loops.join_next().await {
+            if let Err(panic) = ended {
+                error!(%panic, "a loop of the engine ended badly");
+            }
+        }
+        inner.store.close().await;
+    }
+
+    /// How far it is on its way to the end.
+    pub fn stage(&self) -> Stage {
+        *self.inner.stage.borrow()
+    }
+
+    /// The configuration it runs on.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.inner.config
+    }
+
+    /// The store it writes to: for reading.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Its counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// Calls open at providers now, those past their deadline among them.
+    pub fn in_flight(&self) -> usize {
+        self.inner.lanes.in_flight()
+    }
+
+    /// A provider by name.
+    pub fn provider(&self, name: &str) -> Option<&Provider> {
+        self.inner.lanes.get(name).map(|lane| &lane.provider)
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn job(&self, job: JobId) -> Result<Option<Arc<Record>>, StoreError> {
+        self.inner.store.job(job).await
+    }
+
+    /// Jobs, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<Arc<Record>>, StoreError> {
+        self.inner.store.list_jobs(filter).await
+    }
+
+    /// Attempts, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list_attempts(&self, filter: AttemptFilter) -> Result<Vec<ListedAttempt>, StoreError> {
+        self.inner.store.list_attempts(filter).await
+    }
+
+    /// Waits until the job is terminal or unknown, at most `patience`, and gives it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn wait(&self, job: JobId, patience: Duration) -> Result<Option<Arc<Record>>, StoreError> {
+        let end = tokio::time::Instant::now() + patience;
+        let mut interest = self.inner.changes.watch(job);
+        let mut stage = self.inner.stage.subscribe();
+        let Some(mut latest) = self.inner.store.job(job).await? else { return Ok(None) };
+        while !wake::ends_a_wait(&latest) {
+            tokio::select! {
+                news = interest.changed() => match news {
+                    Some(record) => latest = record,
+                    None => break,
+                },
+                // A node that stops answers its waiting callers with the present.
+                _ = stage.wait_for(|stage| *stage == Stage::Stopping) => break,
+                () = tokio::time::sleep_until(end) => break,
+            }
+        }
+        Ok(Some(latest))
+    }
+
+    /// Closes a job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn cancel(&self, job: JobId) -> Result<Applied, StoreError> {
+        self.tell(job, What::Cancel).await
+    }
+
+    /// Closes the job of a key, or makes sure that a post still on its way finds it closed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn cancel_by_key(&self, owner: Text, idempotency_key: Text) -> Result<Applied, StoreError> {
+        let inner = self.inner.clone();
+        detached(async move {
+            let applied = inner.store.cancel_by_key(owner, idempotency_key, id::new_job_id(), clock::now()).await?;
+            inner.observe(&applied);
+            Ok(applied)
+        })
+        .await
+    }
+
+    /// Opens a failed job again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn retry(&self, record: &Record) -> Result<ByHand, StoreError> {
+        let Some(intent) = &record.intent else {
+            return self.tell(record.job.id, What::Reopen { provider: "".into() }).await.map(ByHand::Not);
+        };
+        let Some(first) =
+            self.policy_of(record).and_then(|policy| policy.candidates.first().map(|c| c.provider.clone()))
+        else {
+            return Ok(ByHand::NoSuchProvider(format!("the task {} is not configured any more", intent.task)));
+        };
+        self.tell(record.job.id, What::Reopen { provider: first }).await.map(ByHand::Not)
+    }
+
+    /// Starts an attempt by hand, at `provider` or at the task's first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn start_by_hand(
+        &self,
+        record: &Record,
+        provider: Option<&str>,
+        force: bool,
+    ) -> Result<ByHand, StoreError> {
+        let job = record.job.id;
+        let policy = self.policy_of(record);
+        let Some(primary) = policy.as_ref().and_then(|p| p.candidates.first()).map(|c| c.provider.clone()) else {
+            return Ok(ByHand::NoSuchProvider("the task of this job is not configured any more".into()));
+        };
+        let provider: Text = provider.map_or_else(|| primary.clone(), Text::from);
+        let of_task = policy.is_some_and(|p| p.candidates.iter().any(|c| c.provider == provider));
+        let Some(lane) = self.inner.lanes.get(&provider).filter(|_| of_task).cloned() else {
+            return Ok(ByHand::NoSuchProvider(format!("{provider} is no provider of this job's task")));
+        };
+        let trigger = Trigger::Hand { force };
+        let start = Start {
+            attempt: id::new_attempt_id(),
+            provider,
+            primary,
+            certificate: None,
+            trigger,
+            node: self.inner.node,
+        };
+        let inner = self.inner.clone();
+        detached(async move {
+            let Some(slot) = inner.slot_soon(&lane, BY_HAND_PATIENCE).await else { return Ok(ByHand::NoRoom) };
+            let what = What::Start(start);
+            let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+            inner.observe(&applied);
+            Ok(match applied {
+                Applied::Done { record, verdict: Verdict::Started } => {
+                    attempt::spawn(&inner, &lane, slot, record.clone());
+                    ByHand::Started(record)
+                }
+                other => ByHand::Not(other),
+            })
+        })
+        .await
+    }
+
+    /// An operator's word about an unknown attempt. A result must pass the task's contract.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn resolve(
+        &self,
+        record: &Record,
+        attempt: AttemptId,
+        word: Word,
+        reason: Text,
+    ) -> Result<Resolved, StoreError> {
+        let evidence = Evidence::Operator { reason: reason.clone() };
+        let what = match word {
+            Word::Succeeded(result) => match self.accept(record, result) {
+                Ok(result) => What::Succeeded { attempt, result: payload(&result), seen: Default::default(), evidence },
+                Err(violation) => return Ok(Resolved::BreaksContract(violation)),
+            },
+            Word::Failed => What::Failed {
+                attempt,
+                failure: Failure { message: reason, ..Failure::from(FailureClass::NotExecuted) },
+                seen: Default::default(),
+                evidence,
+                follow: self.inner.follow(record),
+            },
+            Word::Abandoned => What::Abandoned { attempt, evidence, follow: self.inner.follow(record) },
+        };
+        self.tell(record.job.id, what).await.map(Resolved::Told)
+    }
+
+    fn accept(&self, record: &Record, result: Value) -> Result<Value, Violation> {
+        match self.inner.task_of(record) {
+            Some(task) => task.output.accept(&submit::input_of(record), result),
+            None => Ok(result),
+        }
+    }
+
+    fn policy_of(&self, record: &Record) -> Option<Policy> {
+        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
+        self.inner.task_of(record).map(|task| task.policy(pinned))
+    }
+
+    /// Brings an event to the store, even if the caller goes away meanwhile.
+    async fn tell(&self, job: JobId, what: What) -> Result<Applied, StoreError> {
+        let inner = self.inner.clone();
+        detached(async move {
+            let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+            inner.observe(&applied);
+            Ok(applied)
+        })
+        .await
+    }
+}
+
+/// What became of an operator's word.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// What the store said.
+    Told(Applied),
+    /// The result does not pass the task's contract; nothing was written.
+    BreaksContract(Violation),
+}
+
+impl Inner {
+    fn task_of(&self, record: &Record) -> Option<&Arc<Task>> {
+        record.intent.as_ref().and_then(|intent| self.config.tasks.get(&intent.task))
+    }
+
+    /// What the job's task allows to follow a failure, as it is configured now.
+    fn follow(&self, record: &Record) -> Follow {
+        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
+        let policy = self.task_of(record).map_or_else(Policy::nothing_more, |task| task.policy(pinned));
+        Follow { policy: Arc::new(policy), jitter: fastrand::u16(0..=1000) }
+    }
+
+    fn draining(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
+    }
+
+    /// After every write: tells who waits, counts, and wakes the lanes that have new work.
+    fn observe(&self, applied: &Applied) {
+        match applied {
+            Applied::Done { record, verdict } => {
+                self.metrics.verdict(record.job.state(), verdict);
+                self.changes.publish(record);
+                if let onejob_core::Slot::Open { plan: Some(plan) } = &record.job.slot {
+                    self.poke(&plan.provider);
+                }
+                match verdict {
+                    Verdict::Unknown => self.sweep.notify_waiters(),
+                    Verdict::Ended(Next::Retry(_)) if record.job.deadline.is_some() => self.sweep.notify_waiters(),
+                    Verdict::Started
+                    | Verdict::Recorded
+                    | Verdict::AlreadySo
+                    | Verdict::Won
+                    | Verdict::AlreadyWon
+                    | Verdict::Superseded { .. }
+                    | Verdict::Ended(_)
+                    | Verdict::EndedAfterClose
+                    | Verdict::TooLate(_)
+                    | Verdict::Cancelled
+                    | Verdict::Reopened
+                    | Verdict::Expired => {}
+                }
+            }
+            Applied::Refused { .. } | Applied::NoSuchJob => {}
+        }
+    }
+
+    fn poke(&self, provider: &str) {
+        if let Some(lane) = self.lanes.get(provider) {
+            lane.poke();
+        }
+    }
+
+    /// Open attempts of other boots than ours: this process owns the store, so they are dead.
+    async fn reap(&self) -> Result<(), StoreError> {
+        loop {
+            let reaped = self.store.reap(self.node, clock::now(), REAP_BATCH).await?;
+            for record in &reaped {
+                let job = id::job_text(record.job.id);
+                warn!(%job, owner = %record.owner, "a dead node left an attempt open: it is unknown now");
+                self.changes.publish(record);
+            }
+            if reaped.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn warn_of_orphans(&self) -> Result<(), StoreError> {
+        for provider in self.store.awaited_providers().await? {
+            if self.lanes.get(&provider).is_none() {
+                warn!(%provider, "jobs are queued for a provider that is not configured: they wait until it is again");
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot, waiting at most `patience` for one.
+    async fn slot_soon(&self, lane: &Arc<Lane>, patience: Duration) -> Option<lane::Slot> {
+        let end = tokio::time::Instant::now() + patience;
+        loop {
+            if self.draining() {
+                return None;
+            }
+            if let Some(slot) = self.lanes.try_slot(lane) {
+                return Some(slot);
+            }
+            if tokio::time::Instant::now() >= end {
+                return None;
+            }
+            // Rare and by hand: a look every so often is simpler than a queue of its own.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A result with its digest.
+fn payload(result: &Value) -> Payload {
+    let text = result.to_string();
+    Payload { digest: crate::intent::digest(text.as_bytes()), text: text.into() }
+}
+
+/// Runs `work` to its end even if the caller's future is dropped (a client that hangs up): what was
+/// begun in the store must be followed by what belongs to it.
+async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(panic) => {
+            error!(%panic, "a task of the engine ended badly");
+            Err(StoreError::OutcomeUnknown("an internal fault; it is in the log".into()))
+        }
+    }
+}
+
+fn open_store(config: &Config) -> Result<Store, OpenError> {
+    match &config.server.store {
+        StoreLocation::Memory => Ok(Store::Memory(Arc::new(MemoryStore::new()))),
+        StoreLocation::Sqlite(path) => match SqliteStore::open(path) {
+            Ok(store) => Ok(Store::Sqlite(Arc::new(store))),
+            Err(error) => Err(OpenError::Store(error.to_string())),
+        },
+    }
+}
+
+/// When something happened, for callers outside.
+pub fn now() -> Millis {
+    clock::now()
+}

@@ -6,7 +6,13 @@ use onejob_core::Failure;
 pub struct HttpProvider {}
 pub struct PreparedRequest {}
 impl HttpProvider {
-    pub fn open(name: &str, definition: &HttpDefinition) -> Result<HttpProvider, String> { todo!() }
-    pub fn prepare(&self, call: &CallInput) -> Result<PreparedRequest, Failure> { todo!() }
-    pub async fn send(&self, request: PreparedRequest, progress: &Progress) -> Answer { todo!() }
+    pub fn open(name: &str, definition: &HttpDefinition) -> Result<HttpProvider, String> {
+        todo!()
+    }
+    pub fn prepare(&self, call: &CallInput) -> Result<PreparedRequest, Failure> {
+        todo!()
+    }
+    pub async fn send(&self, request: PreparedRequest, progress: &Progress) -> Answer {
+        todo!()
+    }
 }

@@ -1,0 +1,78 @@
+//! `onejob serve`: one node.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, RemarkKind};
+use crate::engine::{Engine, Stage};
+
+/// Runs a node until SIGTERM or SIGINT; a second signal ends it at once.
+pub fn run(config: &Path, log_json: bool) -> ExitCode {
+    start_logging(log_json);
+    let config = match Config::load(config) {
+        Ok(config) => Arc::new(config),
+        Err(errors) => {
+            eprintln!("{errors}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            error!(%error, "no threads to run on");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(serve(config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            error!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: Arc<Config>) -> Result<(), String> {
+    for remark in config.remarks.iter().filter(|r| r.kind == RemarkKind::NotSupportedYet) {
+        warn!(key = remark.key, line = remark.line, "{}", remark.message);
+    }
+    let engine = Engine::open(config.clone()).await.map_err(|error| error.to_string())?;
+    let listen = config.server.listen;
+    let listener =
+        tokio::net::TcpListener::bind(listen).await.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+    let mut term = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    info!(%listen, store = ?config.server.store, "ready");
+    let (api_stop, api_stopped) = tokio::sync::oneshot::channel::<()>();
+    let api = tokio::spawn(crate::api::serve(engine.clone(), listener, async {
+        // A dropped sender is as good a reason to stop.
+        let _stopped = api_stopped.await;
+    }));
+    let second = engine.clone();
+    engine
+        .run(async {
+            tokio::select! { _ = term.recv() => {}, _ = interrupt.recv() => {} }
+            tokio::spawn(async move {
+                tokio::select! { _ = term.recv() => {}, _ = interrupt.recv() => {} }
+                warn!("told twice to stop: what is in flight becomes unknown at the next start");
+                std::process::exit(if second.stage() == Stage::Serving { 0 } else { 1 });
+            });
+        })
+        .await;
+    // The engine is done: answers of the last moment may still leave.
+    drop(api_stop);
+    api.await.map_err(|error| error.to_string())?;
+    info!("stopped");
+    Ok(())
+}
+
+fn start_logging(json: bool) {
+    let filter = EnvFilter::try_from_env("ONEJOB_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    if json { builder.json().flatten_event(true).init() } else { builder.compact().init() }
+}

@@ -1,0 +1,327 @@
+//! The life of one attempt on this node: render, send, watch the clock, and bring what came of it to
+//! the store. Silence becomes `unknown` at the deadline; the connection is kept, for the late answer
+//! is the best evidence there is.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onejob_core::{
+    AttemptId, Cause, Event, Evidence, Failure, FailureClass, JobId, JobState, Meaning, Observation, Phase, Seen, Text,
+    Verdict, What, meaning_of,
+};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::lane::{Lane, Slot};
+use super::metrics::AttemptProvider;
+use super::{Inner, Stage, clock, payload, submit};
+use crate::config::Task;
+use crate::id;
+use crate::provider::{Answer, CallInput, Prepared, Progress};
+use crate::store::{Applied, Record};
+
+/// A call that has lasted this long is recorded as running; a quicker one costs no commit for it.
+const RUNNING_AFTER: Duration = Duration::from_secs(1);
+
+/// Between two tries to bring a finished attempt to a store that is away: doubles from the first to
+/// the second.
+const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// One attempt in the hands of this node.
+struct Runner {
+    inner: Arc<Inner>,
+    lane: Arc<Lane>,
+    slot: Slot,
+    record: Arc<Record>,
+    attempt: AttemptId,
+    started: Instant,
+}
+
+/// How a call ended.
+enum End {
+    Answered(Answer),
+    /// The deadline passed before a byte was sent; the call was dropped.
+    NeverSent,
+    /// `linger` passed after the deadline, or the node stops.
+    GivenUp,
+}
+
+/// Follows the last attempt of `record`, which has just been recorded as starting, to its end.
+pub(crate) fn spawn(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Arc<Record>) {
+    let Some(attempt) = record.job.attempts.last().map(|a| a.id) else { return };
+    inner.metrics.attempt(&lane.name, "started");
+    let runner = Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, started: Instant::now() };
+    // Not awaited here: the slot that it holds is what `Engine::run` waits for.
+    tokio::spawn(runner.run());
+}
+
+impl Runner {
+    async fn run(mut self) {
+        let inner = self.inner.clone();
+        let Some(task) = inner.task_of(&self.record).cloned() else {
+            return self.fail(FailureClass::Invalid, "the task of this job is not configured any more").await;
+        };
+        let lane = self.lane.clone();
+        let request = match lane.provider.prepare(&self.call(&task)) {
+            Ok(request) => request,
+            Err(failure) => return self.settle_failed(failure, Seen::default()).await,
+        };
+        let end = self.call_and_watch(&lane, &task, request).await;
+        self.inner
+            .metrics
+            .attempt_seconds
+            .get_or_create(&AttemptProvider { provider: lane.name.to_string() })
+            .observe(self.started.elapsed().as_secs_f64());
+        match end {
+            End::Answered(answer) => self.settle(&task, answer).await,
+            End::NeverSent => self.fail(FailureClass::NotSent, "no connection before the attempt's deadline").await,
+            End::GivenUp => {}
+        }
+    }
+
+    fn call(&self, task: &Task) -> CallInput {
+        let record = &self.record;
+        CallInput {
+            job: record.job.id,
+            owner: record.owner.clone(),
+            task: task.name.clone(),
+            attempt: self.attempt,
+            number: record.job.attempts.len() as u32,
+            input: submit::input_of(record),
+            chat: task.chat.clone(),
+            callback_url: format!(
+                "{}/v1/callbacks/{}",
+                self.inner.config.server.public_url,
+                id::attempt_text(self.attempt)
+            ),
+        }
+    }
+
+    /// When silence becomes unknown: after the task's time, or at the job's own deadline.
+    fn deadline(&self, task: &Task) -> Instant {
+        let until_job_deadline =
+            self.record.job.deadline.map(|at| Duration::from_millis((at - clock::now()).max(0) as u64));
+        self.started + until_job_deadline.map_or(task.attempt_timeout, |left| left.min(task.attempt_timeout))
+    }
+
+    async fn call_and_watch(&mut self, lane: &Lane, task: &Task, request: Prepared) -> End {
+        let progress = Progress::new();
+        let mut call = pin!(lane.provider.send(request, &progress));
+        let mut stage = self.inner.stage.subscribe();
+        let deadline = self.deadline(task);
+        let mut look = self.started + RUNNING_AFTER;
+        let mut recorded_running = false;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut call => return End::Answered(answer),
+                () = stopping(&mut stage) => {
+                    if progress.phase() == Phase::BeforeConnect {
+                        return End::NeverSent;
+                    }
+                    self.fall_silent(Cause::NodeDied, "this node stopped before the answer came").await;
+                    return End::GivenUp;
+                }
+                () = tokio::time::sleep_until(deadline) => break,
+                () = tokio::time::sleep_until(look), if !recorded_running => {
+                    look += RUNNING_AFTER;
+                    // Still connecting, or still sending: not with the provider yet.
+                    if matches!(progress.phase(), Phase::AwaitingHeaders | Phase::InBody) {
+                        recorded_running = true;
+                        self.tell(What::Running { attempt: self.attempt, evidence: Evidence::Answer }).await;
+                    }
+                }
+            }
+        }
+        match meaning_of(&Observation::DeadlinePassed { phase: progress.phase() }, &[]) {
+            Meaning::Failed(_) => End::NeverSent,
+            Meaning::Unknown(cause) => {
+                self.fall_silent(cause, "no answer before the deadline").await;
+                self.slot.linger(lane);
+                tokio::select! {
+                    biased;
+                    answer = &mut call => End::Answered(answer),
+                    () = stopping(&mut stage) => End::GivenUp,
+                    () = tokio::time::sleep_until(deadline + task.linger) => End::GivenUp,
+                }
+            }
+        }
+    }
+
+    async fn settle(mut self, task: &Task, answer: Answer) {
+        match answer {
+            Answer::Done { output, seen } => match task.output.accept(&submit::input_of(&self.record), output) {
+                Ok(output) => {
+                    let result = payload(&output);
+                    self.tell(What::Succeeded { attempt: self.attempt, result, seen, evidence: Evidence::Answer })
+                        .await;
+                }
+                Err(violation) => {
+                    let message =
+                        format!("the answer breaks the task's contract at {:?}: {violation}", violation.pointer);
+                    let failure = Failure { message: message.into(), ..Failure::from(FailureClass::BrokenContract) };
+                    self.settle_failed(failure, seen).await;
+                }
+            },
+            Answer::Accepted { handle, seen: _ } => {
+                self.tell(What::Handle { attempt: self.attempt, handle }).await;
+                self.await_deadline_in_background(task).await;
+            }
+            Answer::Broken { meaning: Meaning::Failed(class), status, retry_after_ms, message } => {
+                self.settle_failed(Failure { class, status, message, retry_after_ms }, Seen::default()).await;
+            }
+            Answer::Broken { meaning: Meaning::Unknown(cause), status, message, .. } => {
+                let status = status.map_or_else(String::new, |s| format!("status {s}: "));
+                self.fall_silent(cause, &format!("{status}{message}")).await;
+            }
+        }
+    }
+
+    /// The provider works under a handle: at the deadline, silence is unknown here too.
+    async fn await_deadline_in_background(&mut self, task: &Task) {
+        let mut stage = self.inner.stage.subscribe();
+        tokio::select! {
+            () = stopping(&mut stage) => {}
+            () = tokio::time::sleep_until(self.deadline(task)) => {
+                self.fall_silent(Cause::Timeout, "no word about the background work before the deadline").await;
+            }
+        }
+    }
+
+    async fn fail(mut self, class: FailureClass, message: &str) {
+        let failure = Failure { message: message.into(), ..Failure::from(class) };
+        self.settle_failed(failure, Seen::default()).await;
+    }
+
+    async fn settle_failed(&mut self, failure: Failure, seen: Seen) {
+        let follow = self.inner.follow(&self.record);
+        self.tell(What::Failed { attempt: self.attempt, failure, seen, evidence: Evidence::Answer, follow }).await;
+    }
+
+    async fn fall_silent(&mut self, cause: Cause, why: &str) {
+        let (job, attempt) = self.names();
+        warn!(%job, %attempt, owner = %self.record.owner, provider = %self.lane.name, cause = cause.as_str(), why, "nobody knows what became of the attempt");
+        self.tell(What::Silent { attempt: self.attempt, cause }).await;
+    }
+
+    /// Brings an event to the store, and stays with it while the store is away: what the provider
+    /// has done is known nowhere else.
+    async fn tell(&mut self, what: What) {
+        let event = Event { at: clock::now(), what };
+        let mut pause = STORE_RETRY.0;
+        let mut stage = self.inner.stage.subscribe();
+        loop {
+            let (job, attempt) = self.names();
+            match self.inner.store.apply(self.record.job.id, event.clone()).await {
+                Ok(applied) => return self.told(&event.what, applied),
+                Err(crate::store::StoreError::Refused(why)) => {
+                    self.inner.metrics.store_errors.inc();
+                    error!(%job, %attempt, why, "the store refused what became of an attempt: a fault of ours");
+                    return;
+                }
+                Err(away) => {
+                    self.inner.metrics.store_errors.inc();
+                    warn!(%job, %attempt, error = %away, "the store is away: keeping what became of an attempt");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_RETRY.1),
+                // The next start finds the attempt open and of a dead node: unknown, as it then is.
+                () = stopping(&mut stage) => {
+                    if pause == STORE_RETRY.1 { return }
+                    pause = STORE_RETRY.1;
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, what: &What, applied: Applied) {
+        self.inner.observe(&applied);
+        let (job, attempt) = self.names();
+        match &applied {
+            Applied::Done { record, verdict } => {
+                let outcome = outcome_word(what);
+                if let Some(outcome) = &outcome {
+                    self.inner.metrics.attempt(&self.lane.name, outcome.clone());
+                }
+                log_verdict(
+                    &job,
+                    &attempt,
+                    &record.owner,
+                    &self.lane.name,
+                    outcome.as_deref(),
+                    record.job.state(),
+                    verdict,
+                );
+                self.record = record.clone();
+            }
+            Applied::Refused { why, .. } => {
+                warn!(%job, %attempt, owner = %self.record.owner, ?why, "what became of the attempt came too late to matter");
+            }
+            Applied::NoSuchJob => error!(%job, %attempt, "the job of a running attempt is gone"),
+        }
+    }
+
+    fn names(&self) -> (String, String) {
+        names(self.record.job.id, self.attempt)
+    }
+}
+
+fn names(job: JobId, attempt: AttemptId) -> (String, String) {
+    (id::job_text(job), id::attempt_text(attempt))
+}
+
+/// Returns when the engine wants everything in flight to end now.
+async fn stopping(stage: &mut watch::Receiver<Stage>) {
+    // An error means that the engine is gone, which is as good a reason to end.
+    let _ended = stage.wait_for(|stage| *stage == Stage::Stopping).await;
+}
+
+fn outcome_word(what: &What) -> Option<String> {
+    match what {
+        What::Succeeded { .. } => Some("succeeded".into()),
+        What::Failed { failure, .. } => Some(format!("failed_{}", failure.class.as_str())),
+        What::Silent { cause, .. } => Some(format!("unknown_{}", cause.as_str())),
+        What::Running { .. } | What::Handle { .. } => None,
+        What::Start(_)
+        | What::Abandoned { .. }
+        | What::CancelConfirmed { .. }
+        | What::Cancel
+        | What::Reopen { .. }
+        | What::DeadlinePassed => None,
+    }
+}
+
+fn log_verdict(
+    job: &str,
+    attempt: &str,
+    owner: &Text,
+    provider: &Text,
+    outcome: Option<&str>,
+    state: JobState,
+    verdict: &Verdict,
+) {
+    let state = state.as_str();
+    match verdict {
+        Verdict::Superseded { by } => {
+            let winner = by.map(id::attempt_text);
+            warn!(%job, %attempt, %owner, %provider, state, ?winner, "the attempt had a result and lost: dropped, somebody may owe a refund");
+        }
+        Verdict::TooLate(ended) => {
+            warn!(%job, %attempt, %owner, %provider, state, ended = ended.as_str(), "a word came after the attempt's end: noted");
+        }
+        Verdict::Started
+        | Verdict::Recorded
+        | Verdict::AlreadySo
+        | Verdict::Unknown
+        | Verdict::Won
+        | Verdict::AlreadyWon
+        | Verdict::Ended(_)
+        | Verdict::EndedAfterClose
+        | Verdict::Cancelled
+        | Verdict::Reopened
+        | Verdict::Expired => info!(%job, %attempt, %owner, %provider, state, outcome, "attempt"),
+    }
+}

@@ -1,0 +1,71 @@
+//! The dispatcher of one provider: when a slot to send is free and a job is due, the job's next
+//! attempt is recorded and sent. Nothing is leased ahead.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::lane::{Lane, Slot};
+use super::{Inner, Stage, attempt, clock};
+use crate::id;
+use crate::store::Claim;
+
+/// Most attempts that one claim starts: a claim holds slots while it commits.
+const CLAIM_BATCH: usize = 64;
+
+/// How long to leave a store alone that has just failed, in milliseconds.
+const AFTER_STORE_ERROR_MS: i64 = 500;
+
+/// Runs until the engine drains.
+pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
+    let mut stage = inner.stage.subscribe();
+    // A predecessor may have left work.
+    lane.keep_backlog();
+    let mut next_due = Some(clock::now());
+    loop {
+        tokio::select! {
+            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
+            () = lane.wake.notified() => {}
+            () = tokio::time::sleep_until(clock::nap(next_due)) => {}
+        }
+        next_due = drain(&inner, &lane).await;
+    }
+}
+
+/// Starts what is due and fits; says when to come back.
+async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
+    loop {
+        if inner.draining() {
+            return None;
+        }
+        lane.clear_backlog();
+        let slots: Vec<Slot> = std::iter::from_fn(|| inner.lanes.try_slot(lane)).take(CLAIM_BATCH).collect();
+        if slots.is_empty() {
+            // Whoever gives a slot back wakes us.
+            lane.keep_backlog();
+            return None;
+        }
+        let held = slots.len();
+        let attempts = slots.iter().map(|_| id::new_attempt_id()).collect();
+        let at = clock::now();
+        let claim = Claim { provider: lane.name.clone(), attempts, node: inner.node, at };
+        let claimed = match inner.store.claim(claim).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                inner.metrics.store_errors.inc();
+                warn!(provider = %lane.name, %error, "could not claim queued jobs");
+                lane.keep_backlog();
+                return Some(at + AFTER_STORE_ERROR_MS);
+            }
+        };
+        let got = claimed.records.len();
+        for (slot, record) in slots.into_iter().zip(claimed.records) {
+            inner.changes.publish(&record);
+            attempt::spawn(inner, lane, slot, record);
+        }
+        if got < held {
+            return claimed.next_due;
+        }
+        lane.keep_backlog();
+    }
+}

@@ -1,0 +1,144 @@
+//! One lane per provider: its slots to send, and whether jobs wait for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use onejob_core::Text;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::provider::Provider;
+
+/// How many calls past their deadline may be awaited at a provider, for each of its slots, before
+/// unknown attempts keep their slots. It bounds sockets and memory at a provider that hangs.
+const LINGERING_PER_SLOT: usize = 16;
+
+/// A provider and the room to call it.
+pub(crate) struct Lane {
+    pub(crate) name: Text,
+    pub(crate) provider: Provider,
+    slots: Arc<Semaphore>,
+    lingering: Arc<Semaphore>,
+    backlog: AtomicBool,
+    pub(crate) wake: Notify,
+}
+
+/// All lanes, and the room they share.
+pub(crate) struct Lanes {
+    lanes: Vec<Arc<Lane>>,
+    overall: Arc<Semaphore>,
+    in_flight: AtomicUsize,
+    idle: Notify,
+}
+
+/// The right to have one attempt in flight. Given back when dropped.
+pub(crate) struct Slot {
+    lanes: Arc<Lanes>,
+    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    lingering: Option<OwnedSemaphorePermit>,
+}
+
+impl Lane {
+    pub(crate) fn new(name: Text, provider: Provider, concurrency: usize) -> Lane {
+        Lane {
+            name,
+            provider,
+            slots: Arc::new(Semaphore::new(concurrency)),
+            lingering: Arc::new(Semaphore::new(concurrency.saturating_mul(LINGERING_PER_SLOT))),
+            backlog: AtomicBool::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Whether jobs wait here: a new one must not overtake them.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.backlog.load(Ordering::SeqCst)
+    }
+
+    /// Says that jobs may wait here, and wakes the dispatcher.
+    pub(crate) fn poke(&self) {
+        self.backlog.store(true, Ordering::SeqCst);
+        self.wake.notify_one();
+    }
+
+    /// Before a claim: what is queued from now on says so again.
+    pub(crate) fn clear_backlog(&self) {
+        self.backlog.store(false, Ordering::SeqCst);
+    }
+
+    /// After a claim, or in want of a slot: jobs wait here until one is given back.
+    pub(crate) fn keep_backlog(&self) {
+        self.backlog.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Lanes {
+    pub(crate) fn new(lanes: Vec<Lane>, max_in_flight: usize) -> Lanes {
+        Lanes {
+            lanes: lanes.into_iter().map(Arc::new).collect(),
+            overall: Arc::new(Semaphore::new(max_in_flight)),
+            in_flight: AtomicUsize::new(0),
+            idle: Notify::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, provider: &str) -> Option<&Arc<Lane>> {
+        self.lanes.iter().find(|l| &*l.name == provider)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.lanes.iter()
+    }
+
+    /// A slot at `lane`, if one is free now.
+    pub(crate) fn try_slot(self: &Arc<Lanes>, lane: &Lane) -> Option<Slot> {
+        let here = lane.slots.clone().try_acquire_owned().ok()?;
+        let overall = self.overall.clone().try_acquire_owned().ok()?;
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        Some(Slot { lanes: self.clone(), permits: Some((here, overall)), lingering: None })
+    }
+
+    /// Returns when no slot is held and no call lingers.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let woken = self.idle.notified();
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// Calls in flight, the lingering ones among them.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    fn wake_those_that_wait(&self) {
+        for lane in self.lanes.iter().filter(|l| l.has_backlog()) {
+            lane.wake.notify_one();
+        }
+    }
+}
+
+impl Slot {
+    /// The attempt is unknown and its late answer is awaited: lets other work go on, unless too many
+    /// calls linger at this provider already.
+    pub(crate) fn linger(&mut self, lane: &Lane) {
+        if let Ok(permit) = lane.lingering.clone().try_acquire_owned() {
+            self.lingering = Some(permit);
+            self.permits = None;
+            self.lanes.wake_those_that_wait();
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.permits = None;
+        self.lingering = None;
+        self.lanes.wake_those_that_wait();
+        if self.lanes.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.lanes.idle.notify_waiters();
+        }
+    }
+}
