@@ -7,11 +7,11 @@
 //!
 //! Reading order: [`job`], [`event`], [`mod@decide`], [`failure`], [`mod@next`].
 
-pub mod decide;
-pub mod event;
-pub mod failure;
 pub mod id;
 pub mod job;
+pub mod event;
+pub mod decide;
+pub mod failure;
 pub mod next;
 
 pub use decide::{Change, Illegal, Touched, Verdict, decide};

@@ -4,14 +4,14 @@
 //! command line around it. The rules live in [`onejob_core`]; this crate supplies the clock, the
 //! database, the network and the words people read.
 
-pub mod api;
-pub mod cli;
+pub mod id;
+pub mod json;
+pub mod intent;
+pub mod template;
 pub mod config;
+pub mod store;
+pub mod provider;
 pub mod contract;
 pub mod engine;
-pub mod id;
-pub mod intent;
-pub mod json;
-pub mod provider;
-pub mod store;
-pub mod template;
+pub mod api;
+pub mod cli;

@@ -1,13 +1,13 @@
 //! The HTTP API. One line per route; a handler authenticates, reads, acts and answers, and one table
 //! turns what went wrong into problem documents.
 
-mod attempts;
 pub mod body;
-mod jobs;
-mod layers;
-mod operation;
 pub mod problem;
 mod read;
+mod jobs;
+mod attempts;
+mod operation;
+mod layers;
 mod server;
 
 use axum::Router;

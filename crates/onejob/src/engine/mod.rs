@@ -4,14 +4,14 @@
 //!
 //! Reading order: this file (what the API calls), `submit`, `dispatch`, `attempt`, `reconcile`.
 
-mod attempt;
 mod clock;
-mod dispatch;
 mod lane;
-pub mod metrics;
-mod reconcile;
-mod submit;
 mod wake;
+pub mod metrics;
+mod submit;
+mod dispatch;
+mod attempt;
+mod reconcile;
 
 use std::sync::Arc;
 use std::time::Duration;
