@@ -1,8 +1,21 @@
 //! What a task demands of every answer before it may win: output schema, `strict`, rules.
 
+mod names;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
-use crate::template::Rule;
+use crate::json::{self, Duplicates};
+use crate::template::{Rule, Scope};
+
+/// The longest message of a violation, in characters: enough for a sentence.
+const LONGEST_MESSAGE: usize = 300;
 
 /// The output part of a task, compiled once.
 #[derive(Debug, Default)]
@@ -18,7 +31,8 @@ pub struct OutputContract {
 /// A compiled JSON Schema.
 #[derive(Debug)]
 pub struct Schema {
-    _private: (),
+    validator: jsonschema::Validator,
+    names: names::Names,
 }
 
 /// Where a value breaks a schema or a rule; never the value itself.
@@ -32,14 +46,24 @@ pub struct Violation {
 }
 
 impl Schema {
-    /// Compiles a JSON Schema document.
+    /// Compiles a JSON Schema document: drafts 4, 6, 7, 2019-09 and 2020-12, as its `$schema` says,
+    /// without one 2020-12. References may point inside the document only.
     ///
     /// # Errors
     ///
     /// A sentence that says what is wrong with it.
     pub fn compile(document: &Value) -> Result<Schema, String> {
-        let _ = document;
-        todo!()
+        if let Some(remote) = names::remote_reference(document) {
+            return Err(format!(
+                "the schema refers to `{remote}`: only references inside the document (`#/…`) are supported"
+            ));
+        }
+        let validator = jsonschema::options().offline().build(document).map_err(|error| match error.kind() {
+            ValidationErrorKind::Referencing(what) => format!("a reference in the schema leads nowhere: {what}"),
+            _ => format!("no valid JSON Schema, at `{}`: {error}", error.instance_path()),
+        })?;
+        let names = names::Names::of(document)?;
+        Ok(Schema { validator, names })
     }
 
     /// Checks a value.
@@ -48,8 +72,28 @@ impl Schema {
     ///
     /// The first violation.
     pub fn check(&self, value: &Value) -> Result<(), Violation> {
-        let _ = value;
-        todo!()
+        self.validator.validate(value).map_err(|error| Violation {
+            pointer: error.instance_path().to_string(),
+            message: cut(&error.masked().to_string()),
+        })
+    }
+
+    /// The top-level properties that the schema names: its own `properties` and those of whatever
+    /// it joins in by `allOf`, `anyOf`, `oneOf`, `then`, `else`, `dependentSchemas` and `$ref`.
+    pub fn property_names(&self) -> &BTreeSet<String> {
+        &self.names.properties
+    }
+
+    /// The first top-level key that the schema does not name.
+    fn check_strictly(&self, value: &Value) -> Result<(), Violation> {
+        let stranger = value.as_object().and_then(|object| object.keys().find(|key| !self.names.contains(key)));
+        match stranger {
+            None => Ok(()),
+            Some(key) => Err(Violation {
+                pointer: cut(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+                message: "the schema does not name this key, and the task is strict".into(),
+            }),
+        }
     }
 }
 
@@ -61,7 +105,64 @@ impl OutputContract {
     ///
     /// The first violation.
     pub fn accept(&self, input: &Value, output: Value) -> Result<Value, Violation> {
-        let _ = (input, output);
-        todo!()
+        let output = match &self.schema {
+            Some(schema) => self.accept_shape(schema, output)?,
+            None => output,
+        };
+        if self.rules.is_empty() {
+            return Ok(output);
+        }
+        let output = Arc::new(output);
+        let mut scope = Scope::new().with_shared("output", output.clone());
+        if self.rules.iter().any(|(_, rule)| rule.names().contains("input")) {
+            scope = scope.with("input", input.clone());
+        }
+        for (text, rule) in &self.rules {
+            let message = match rule.holds(&scope) {
+                Ok(true) => continue,
+                Ok(false) => format!("the rule `{text}` does not hold"),
+                Err(error) => format!("the rule `{text}` cannot be evaluated: {error}"),
+            };
+            return Err(Violation { pointer: String::new(), message: cut(&message) });
+        }
+        drop(scope);
+        Ok(Arc::try_unwrap(output).unwrap_or_else(|shared| (*shared).clone()))
+    }
+
+    fn accept_shape(&self, schema: &Schema, output: Value) -> Result<Value, Violation> {
+        let output = match schema.check(&output) {
+            Ok(()) => output,
+            Err(violation) => match output.as_str() {
+                None => return Err(violation),
+                Some(text) => {
+                    let read = read_text(text)?;
+                    schema.check(&read)?;
+                    read
+                }
+            },
+        };
+        if self.strict {
+            schema.check_strictly(&output)?;
+        }
+        Ok(output)
+    }
+}
+
+/// The JSON in a text, which is nothing but JSON: what is wrapped in prose or fences is not what
+/// the task asked for.
+fn read_text(text: &str) -> Result<Value, Violation> {
+    json::parse(text.as_bytes(), Duplicates::LastStands, json::MAX_DEPTH).map_err(|error| Violation {
+        pointer: String::new(),
+        message: match text.trim_start().starts_with("```") {
+            true => "the output is JSON in a code fence, and the schema demands JSON alone".into(),
+            false => cut(&format!("the output is text and no JSON as the schema demands: {error}")),
+        },
+    })
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
