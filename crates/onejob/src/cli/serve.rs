@@ -12,7 +12,7 @@ use crate::config::{Config, RemarkKind};
 use crate::engine::{Engine, Stage};
 
 /// Runs a node until SIGTERM or SIGINT; a second signal ends it at once.
-pub fn run(config: &Path, log_json: bool) -> ExitCode {
+pub(crate) fn run(config: &Path, log_json: bool) -> ExitCode {
     start_logging(log_json);
     let config = match Config::load(config) {
         Ok(config) => Arc::new(config),
