@@ -310,18 +310,21 @@ pub(crate) fn settle(client: &Client, id: &str, end: Instant) -> Result<Answer, 
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let hold = left.min(HOLD);
+        let asked = Instant::now();
         let wait = format!("{}ms", hold.as_millis());
         match client.call(&["v1", "jobs", id], Send::Get(&[("wait", &wait)]), hold) {
-            Ok(answer) if answer.status == 503 && !left.is_zero() => std::thread::sleep(PAUSE.min(left)),
+            Ok(answer) if answer.status == 503 && !left.is_zero() => {}
             Ok(answer) => {
                 let answer = answer.or_refused()?;
                 let job = JobView::of(&answer)?;
-                if job.is_terminal() || job.state == "unknown" || left <= hold {
+                if job.is_terminal() || job.state == "unknown" || left.is_zero() {
                     return Ok(answer);
                 }
             }
             Err(no_answer) if left.is_zero() => return Err(client.unreached(&no_answer)),
-            Err(_) => std::thread::sleep(PAUSE.min(left)),
+            Err(_) => {}
         }
+        // A server that did not hold its answer is not asked in a tight circle.
+        std::thread::sleep(PAUSE.min(hold).saturating_sub(asked.elapsed()));
     }
 }
