@@ -1,5 +1,8 @@
 //! Ids as people see them: TypeIDs (`job_…`, `att_…`) over UUIDv7.
 
+#[cfg(test)]
+mod tests;
+
 use onejob_core::{AttemptId, JobId, NodeId};
 use type_safe_id::{DynamicType, TypeSafeId};
 use uuid::Uuid;
