@@ -2,6 +2,10 @@
 //!
 //! A store locks the job, calls [`decide`], writes [`Change::job`] down with the guards repeated in
 //! its own terms, and commits. Nothing else in the product knows which transition is legal.
+//! docs/states.md shows the answers to all events in all states; it is printed from this function.
+
+#[cfg(test)]
+mod tests;
 
 use crate::event::{Event, Evidence, Follow, LateWord, Notice, Payload, Start, Trigger, What};
 use crate::failure::{Cause, Failure, FailureClass};
@@ -91,6 +95,8 @@ pub enum Illegal {
     },
     /// The plan of the job is another one, or has not come due.
     NotDue,
+    /// No attempt may start any more: the job's deadline has passed.
+    DeadlinePassed,
     /// An attempt of an open job cannot be cancelled: cancel the job.
     JobOpen,
     /// Only an operator or a policy can abandon.
@@ -127,7 +133,13 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
     let Slot::Open { plan } = &job.slot else {
         return Err(Illegal::JobClosed(job.state()));
     };
+    if is_past_deadline(job, at) {
+        return Err(Illegal::DeadlinePassed);
+    }
     for other in &job.attempts {
+        if other.id == start.attempt && !other.state.is_open() {
+            return Err(Illegal::AttemptClosed(other.state.name()));
+        }
         let blocks = match (&other.state, start.trigger) {
             (AttemptState::Starting | AttemptState::Unknown { .. }, _) => true,
             (AttemptState::Running, Trigger::Hedge | Trigger::Hand { .. }) => job.effects == Effects::Exclusive,
@@ -187,6 +199,7 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
 
 fn mark_running(job: &Job, id: AttemptId, evidence: &Evidence, at: Millis) -> Result<Change, Illegal> {
     let attempt = find(job, id)?;
+    may_be_decreed(attempt, evidence)?;
     match &attempt.state {
         AttemptState::Starting => Ok(update(job, id, Verdict::Recorded, |a| a.state = AttemptState::Running)),
         AttemptState::Running => Ok(nothing(job, Verdict::AlreadySo)),
@@ -206,6 +219,9 @@ fn mark_running(job: &Job, id: AttemptId, evidence: &Evidence, at: Millis) -> Re
 fn record_handle(job: &Job, id: AttemptId, handle: &Text) -> Result<Change, Illegal> {
     let attempt = find(job, id)?;
     match &attempt.state {
+        AttemptState::Running | AttemptState::Unknown { .. } if attempt.handle.as_ref() == Some(handle) => {
+            Ok(nothing(job, Verdict::AlreadySo))
+        }
         AttemptState::Starting | AttemptState::Running => Ok(update(job, id, Verdict::Recorded, |a| {
             a.handle = Some(handle.clone());
             a.state = AttemptState::Running;
@@ -296,7 +312,7 @@ fn fail(
     let (resolution, notice) = resolved(attempt, evidence, AttemptStateName::Failed, at);
     let mut change = update(job, id, Verdict::EndedAfterClose, |a| {
         a.seen = seen.clone();
-        a.state = AttemptState::Failed { at, failure: failure.clone(), resolution };
+        a.state = AttemptState::Failed { at, failure: Failure { retry_after_ms: None, ..failure.clone() }, resolution };
     });
     change.notices.extend(notice);
     Ok(follow_up(change, id, failure.retry_after_ms, follow, at))
@@ -354,6 +370,8 @@ fn cancel(job: &Job) -> Result<Change, Illegal> {
 
 fn reopen(job: &Job, provider: &Text, at: Millis) -> Result<Change, Illegal> {
     match &job.slot {
+        // It could only expire again: a wish with a deadline ends there.
+        Slot::GivenUp(_) if is_past_deadline(job, at) => Err(Illegal::DeadlinePassed),
         Slot::GivenUp(_) => {
             let mut change = nothing(job, Verdict::Reopened);
             let plan = Plan { provider: provider.clone(), primary: provider.clone(), certificate: None, due_at: at };
@@ -371,9 +389,8 @@ fn reopen(job: &Job, provider: &Text, at: Millis) -> Result<Change, Illegal> {
 }
 
 fn expire(job: &Job, at: Millis) -> Result<Change, Illegal> {
-    let past = job.deadline.is_some_and(|deadline| deadline <= at);
     match job.state() {
-        JobState::Queued if past => {
+        JobState::Queued if is_past_deadline(job, at) => {
             let mut change = nothing(job, Verdict::Expired);
             change.job.slot = Slot::GivenUp(GivenUp {
                 class: GiveUpClass::Deadline,
@@ -389,6 +406,10 @@ fn expire(job: &Job, at: Millis) -> Result<Change, Illegal> {
         JobState::Running | JobState::Unknown => Ok(nothing(job, Verdict::AlreadySo)),
         JobState::Succeeded | JobState::Failed | JobState::Cancelled => Err(Illegal::JobClosed(job.state())),
     }
+}
+
+fn is_past_deadline(job: &Job, at: Millis) -> bool {
+    job.deadline.is_some_and(|deadline| deadline <= at)
 }
 
 /// An attempt has just ended in `change` without a result: what becomes of the job?
@@ -407,7 +428,7 @@ fn follow_up(mut change: Change, id: AttemptId, retry_after_ms: Option<u64>, fol
         Next::Wait => {}
         Next::Retry(plan) => change.job.slot = Slot::Open { plan: Some(plan.clone()) },
         Next::GiveUp(failover) => {
-            change.job.slot = Slot::GivenUp(given_up(ended, *failover));
+            change.job.slot = Slot::GivenUp(given_up(&change.job, ended, *failover));
             change.job.version += 1;
         }
     }
@@ -415,21 +436,17 @@ fn follow_up(mut change: Change, id: AttemptId, retry_after_ms: Option<u64>, fol
     change
 }
 
-fn given_up(ended: &Attempt, failover: Failover) -> GivenUp {
-    match &ended.state {
-        AttemptState::Failed { failure, .. } => GivenUp {
+fn given_up(job: &Job, ended: &Attempt, failover: Failover) -> GivenUp {
+    // Of racing attempts the one that found our request wrong says why, not the one that ended last.
+    let reason = job.counted_attempts().find_map(Attempt::invalid).or(ended.failure());
+    match reason {
+        Some(failure) => GivenUp {
             class: GiveUpClass::Failure(failure.class),
             status: failure.status,
             message: failure.message.clone(),
             failover,
         },
-        AttemptState::Starting
-        | AttemptState::Running
-        | AttemptState::Unknown { .. }
-        | AttemptState::Succeeded { .. }
-        | AttemptState::Superseded { .. }
-        | AttemptState::Cancelled { .. }
-        | AttemptState::Abandoned { .. } => GivenUp {
+        None => GivenUp {
             class: GiveUpClass::Abandoned,
             status: None,
             message: "the last attempt was abandoned and the task allows no other".into(),

@@ -1,6 +1,9 @@
 //! What a failure means: the one table that turns what was seen on the wire into a certain failure
 //! or into `unknown`. Only this file knows that a timeout means unknown.
 
+#[cfg(test)]
+mod tests;
+
 use crate::job::Text;
 
 /// How an attempt certainly failed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure, FailureClass};
 use crate::id::{AttemptId, CertificateId, JobId, NodeId};
 
 /// Milliseconds since the Unix epoch. Handed in from outside; nothing here reads a clock.
@@ -91,7 +91,7 @@ pub struct GivenUp {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GiveUpClass {
     /// Its last attempt failed with certainty, in this class.
-    Failure(crate::failure::FailureClass),
+    Failure(FailureClass),
     /// Its last attempt was abandoned, and the policy allows no other.
     Abandoned,
     /// Its deadline passed before an attempt could start.
@@ -312,6 +312,11 @@ impl Job {
         self.attempts.iter().find(|a| a.id == id)
     }
 
+    /// The attempts since the job was made or last reopened: those that count against the policy.
+    pub fn counted_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().filter(|a| a.number > self.tries_from)
+    }
+
     /// The winner, if the slot is filled.
     pub fn completed_by(&self) -> Option<AttemptId> {
         match &self.slot {
@@ -362,6 +367,27 @@ impl Job {
             return Some("the numbers of the attempts have a gap");
         }
         None
+    }
+}
+
+impl Attempt {
+    /// How it failed, if it certainly did.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.state {
+            AttemptState::Failed { failure, .. } => Some(failure),
+            AttemptState::Starting
+            | AttemptState::Running
+            | AttemptState::Unknown { .. }
+            | AttemptState::Succeeded { .. }
+            | AttemptState::Superseded { .. }
+            | AttemptState::Cancelled { .. }
+            | AttemptState::Abandoned { .. } => None,
+        }
+    }
+
+    /// How it failed, if that was because our request is wrong: then nothing more is tried.
+    pub(crate) fn invalid(&self) -> Option<&Failure> {
+        self.failure().filter(|failure| failure.class == FailureClass::Invalid)
     }
 }
 
@@ -565,7 +591,7 @@ impl GiveUpClass {
         match word {
             "abandoned" => Some(GiveUpClass::Abandoned),
             "deadline" => Some(GiveUpClass::Deadline),
-            other => crate::failure::FailureClass::parse(other).map(GiveUpClass::Failure),
+            other => FailureClass::parse(other).map(GiveUpClass::Failure),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What follows a certain failure: another try, where and when, or the end of the job.
 
+#[cfg(test)]
+mod tests;
+
 use crate::failure::FailureClass;
 use crate::id::CertificateId;
 use crate::job::{Attempt, AttemptState, Failover, Job, Millis, Plan, Text};
@@ -61,48 +64,47 @@ pub fn opening(policy: &Policy, at: Millis, run_at: Option<Millis>) -> Option<Pl
 
 /// What follows the end of `ended`, the attempt of `job` that has just failed or was abandoned.
 ///
+/// The job stays with the provider while it has tries there; then it goes to the next in order that
+/// is allowed and has tries left, and at the end of the order to those before: where attempts
+/// raced, or a person chose, they may have some. The first provider is always allowed, another one
+/// with a certificate (R9).
+///
 /// `retry_after_ms` is the delay that the provider asked for; `jitter` is from 0 to 1000.
 pub fn next(job: &Job, ended: &Attempt, retry_after_ms: Option<u64>, policy: &Policy, jitter: u16, at: Millis) -> Next {
     if job.attempts.iter().any(|a| a.id != ended.id && a.state.is_open()) {
         return Next::Wait;
     }
-    let class = match &ended.state {
-        AttemptState::Failed { failure, .. } => Some(failure.class),
-        AttemptState::Abandoned { .. } => None,
-        AttemptState::Starting
-        | AttemptState::Running
-        | AttemptState::Unknown { .. }
-        | AttemptState::Succeeded { .. }
-        | AttemptState::Superseded { .. }
-        | AttemptState::Cancelled { .. } => return Next::GiveUp(Failover::NotApplicable),
-    };
-    if class == Some(FailureClass::Invalid) {
+    let by_policy = job.counted_attempts().filter(|a| !a.by_hand).count();
+    if job.counted_attempts().any(|a| a.invalid().is_some()) || by_policy >= policy.max_attempts as usize {
         return Next::GiveUp(Failover::NotApplicable);
     }
-    let counted = job.attempts.iter().filter(|a| a.number > job.tries_from);
-    if counted.clone().count() as u32 >= policy.max_attempts {
-        return Next::GiveUp(Failover::NotApplicable);
-    }
-    let tries_here = counted.clone().filter(|a| a.provider == ended.provider && uses_up_a_try(a)).count() as u32;
     let here = policy.candidates.iter().position(|c| c.provider == ended.provider);
-    match here {
-        Some(here) if tries_here < policy.tries => {
-            let delay_ms = match class {
-                // It never happened, or was let go: there is nobody to spare by waiting.
-                None | Some(FailureClass::NotExecuted) => 0,
-                Some(_) => retry_after_ms.unwrap_or_else(|| backoff_ms(policy.backoff_ms, tries_here, jitter)),
+    let first = here.unwrap_or(0);
+    let in_order = (first..policy.candidates.len()).chain(0..first);
+    let with_tries: Vec<usize> = in_order.filter(|i| tries_at(job, &policy.candidates[*i]) < policy.tries).collect();
+    match with_tries.iter().copied().find(|i| *i == 0 || policy.candidates[*i].certificate.is_some()) {
+        Some(to) => {
+            let asked_for = retry_after_ms.filter(|_| Some(to) == here);
+            let delay_ms = if Some(to) == here && did_nothing_worth_a_pause(ended) {
+                0
+            } else {
+                asked_for
+                    .unwrap_or_else(|| backoff_ms(policy.backoff_ms, tries_at(job, &policy.candidates[to]), jitter))
             };
-            plan(job, policy, here, at, delay_ms)
+            plan(job, policy, to, at, delay_ms)
         }
-        _ => {
-            let from = here.map_or(0, |i| i + 1);
-            match (from..policy.candidates.len()).find(|i| policy.candidates[*i].certificate.is_some()) {
-                Some(there) => plan(job, policy, there, at, 0),
-                None if from == policy.candidates.len() => Next::GiveUp(Failover::NotApplicable),
-                None => Next::GiveUp(Failover::NoVerifiedProvider),
-            }
-        }
+        None if with_tries.is_empty() => Next::GiveUp(Failover::NotApplicable),
+        None => Next::GiveUp(Failover::NoVerifiedProvider),
     }
+}
+
+/// It never happened, or was let go: there is nobody to spare by waiting.
+fn did_nothing_worth_a_pause(ended: &Attempt) -> bool {
+    ended.failure().is_none_or(|failure| failure.class == FailureClass::NotExecuted)
+}
+
+fn tries_at(job: &Job, candidate: &Candidate) -> u32 {
+    job.counted_attempts().filter(|a| a.provider == candidate.provider && uses_up_a_try(a)).count() as u32
 }
 
 /// A try at `policy.candidates[to]` after `delay_ms`, unless the job's deadline comes first.
@@ -135,11 +137,11 @@ fn uses_up_a_try(attempt: &Attempt) -> bool {
     }
 }
 
-/// Delay before the next try, in milliseconds: `first` doubled with each try made, at most
-/// [`LONGEST_BACKOFF_MS`], of which the upper half is left to chance so that jobs which failed
-/// together do not come back together.
+/// Delay before the next try at a provider, in milliseconds: none before the first, then `first`
+/// doubled with each try made, at most [`LONGEST_BACKOFF_MS`], of which the upper half is left to
+/// chance so that jobs which failed together do not come back together.
 pub fn backoff_ms(first: u64, tries_made: u32, jitter: u16) -> u64 {
-    let doublings = tries_made.saturating_sub(1).min(32);
-    let whole = first.saturating_mul(1 << doublings).min(LONGEST_BACKOFF_MS);
+    let Some(doublings) = tries_made.checked_sub(1) else { return 0 };
+    let whole = first.saturating_mul(1 << doublings.min(32)).min(LONGEST_BACKOFF_MS);
     whole / 2 + whole / 2 * u64::from(jitter.min(1000)) / 1000
 }

@@ -310,6 +310,11 @@ pub(crate) fn refused(record: &Record, why: &Illegal) -> Problem {
         )
         .with("job", job)
         .with("provider", &**provider),
+        Illegal::DeadlinePassed => {
+            Problem::new(Kind::JobClosed, "the job's deadline has passed: no attempt starts after it")
+                .with("job", job)
+                .with("state", record.job.state().as_str())
+        }
         Illegal::NoSuchAttempt => Problem::new(Kind::NoSuchAttempt, "the job has no such attempt").with("job", job),
         Illegal::NotDue | Illegal::JobOpen | Illegal::NotADecree => {
             let state = if matches!(record.job.slot, Slot::Open { .. }) { "open" } else { "closed" };
