@@ -17,7 +17,10 @@ async fn r1_a_double_click_makes_one_job_and_one_execution() {
     let made: Vec<_> = answers.iter().filter(|a| a.status == 201).collect();
     assert_eq!(made.len(), 1, "one 201");
     assert_eq!(made[0].header("idempotent-replayed"), Some("false"));
-    assert_eq!(answers.iter().filter(|a| a.status == 200 && a.header("idempotent-replayed") == Some("true")).count(), 3);
+    assert_eq!(
+        answers.iter().filter(|a| a.status == 200 && a.header("idempotent-replayed") == Some("true")).count(),
+        3
+    );
     assert!(answers.iter().all(|a| a.header("location") == Some(&format!("/v1/jobs/{id}"))));
 
     let job = world.until_state(&id, "succeeded").await;

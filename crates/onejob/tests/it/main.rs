@@ -19,3 +19,4 @@ mod restarts;
 mod bad_requests;
 mod waiting;
 mod operation;
+mod real_provider;

@@ -62,7 +62,10 @@ async fn metrics_count_what_happened() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fingerprint_can_be_tried_without_making_a_job() {
     let world = World::new().await;
-    let a = world.post("/v1/fingerprint", json!({ "owner": "u", "task": "plain", "input": { "b": 1.0, "a": 2 } })).await.json();
+    let a = world
+        .post("/v1/fingerprint", json!({ "owner": "u", "task": "plain", "input": { "b": 1.0, "a": 2 } }))
+        .await
+        .json();
     let b = world.post("/v1/fingerprint", json!({ "task": "plain", "input": { "a": 2, "b": 1 } })).await.json();
     assert_eq!(a, b);
     assert_eq!((a["version"].as_u64(), a["fingerprint"].as_str().map(str::len)), (Some(1), Some(64)));

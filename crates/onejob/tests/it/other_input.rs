@@ -32,7 +32,8 @@ async fn r2_the_same_key_with_another_input_is_refused_in_every_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn r2_task_and_pinned_provider_belong_to_the_intent_and_the_rest_does_not() {
     let world = World::new().await;
-    let body = json!({ "owner": "u", "task": "race", "input": { "do": {} }, "priority": 3, "metadata": { "trace": "a" } });
+    let body =
+        json!({ "owner": "u", "task": "race", "input": { "do": {} }, "priority": 3, "metadata": { "trace": "a" } });
     let id = world.submit_body("k", body.clone()).await.id();
     let with = |name: &str, value: serde_json::Value| {
         let mut other = body.clone();

@@ -35,12 +35,8 @@ impl ProviderServer {
     pub async fn start() -> ProviderServer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let server = ProviderServer {
-            url,
-            ledger: Arc::default(),
-            gates: Arc::default(),
-            seen: Arc::new(watch::channel(0).0),
-        };
+        let server =
+            ProviderServer { url, ledger: Arc::default(), gates: Arc::default(), seen: Arc::new(watch::channel(0).0) };
         let router = Router::new().route("/{provider}/do", post(act)).with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         server
@@ -74,7 +70,12 @@ impl ProviderServer {
 
 /// Members of `do`: `gate` (wait until the test opens it), `delay_ms`, `status`, `headers`, `output`, `raw`,
 /// `first` (what to do instead at the first request of the job). Given per provider or for all.
-async fn act(State(server): State<ProviderServer>, Path(provider): Path<String>, headers: HeaderMap, body: Bytes) -> Response {
+async fn act(
+    State(server): State<ProviderServer>,
+    Path(provider): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let header = |name: &str| headers.get(name).map(|v| v.to_str().unwrap().to_owned());
     let job = header("onejob-job-id").unwrap_or_default();
     let nth = server.executions(&job);
@@ -104,7 +105,8 @@ async fn act(State(server): State<ProviderServer>, Path(provider): Path<String>,
     let status = StatusCode::from_u16(spec["status"].as_u64().unwrap_or(200) as u16).unwrap();
     let answer = match spec.get("raw") {
         Some(raw) => raw.as_str().unwrap().to_owned(),
-        None => json!({ "output": spec.get("output").cloned().unwrap_or(json!({ "by": provider })), "model": "m-1" }).to_string(),
+        None => json!({ "output": spec.get("output").cloned().unwrap_or(json!({ "by": provider })), "model": "m-1" })
+            .to_string(),
     };
     let mut response = (status, answer).into_response();
     for (name, value) in spec["headers"].as_object().into_iter().flatten() {

@@ -32,7 +32,8 @@ async fn it_did_happen_fills_the_slot_with_the_operators_result() {
     let world = World::new().await;
     let (id, attempt) = unknown(&world, "k", "never").await;
     let path = format!("/v1/attempts/{attempt}/resolve");
-    let resolved = world.post(&path, json!({ "outcome": "succeeded", "result": { "seen": 1 }, "reason": "found it" })).await;
+    let resolved =
+        world.post(&path, json!({ "outcome": "succeeded", "result": { "seen": 1 }, "reason": "found it" })).await;
     assert_eq!((resolved.status, &resolved.json()["state"]), (200, &json!("succeeded")));
     let job = world.job(&id).await;
     assert_eq!((&job["result"], &job["completed_by"]), (&json!({ "seen": 1 }), &json!(attempt)));
@@ -47,7 +48,12 @@ async fn an_abandoned_attempt_is_fenced_and_the_job_goes_on() {
     let id = world.submit("k", "plain", what).await.id();
     let job = world.until_state(&id, "unknown").await;
     let attempt = job["attempts"][0]["id"].as_str().unwrap();
-    let resolved = world.post(&format!("/v1/attempts/{attempt}/resolve"), json!({ "outcome": "abandoned", "reason": "machine is gone" })).await;
+    let resolved = world
+        .post(
+            &format!("/v1/attempts/{attempt}/resolve"),
+            json!({ "outcome": "abandoned", "reason": "machine is gone" }),
+        )
+        .await;
     assert_eq!(resolved.status, 200, "{resolved:?}");
     world.until_state(&id, "succeeded").await;
     world.provider.open("work");
@@ -64,7 +70,8 @@ async fn an_abandoned_attempt_is_fenced_and_the_job_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_declared_policy_gives_an_attempt_up() {
-    let more = "\n[tasks.giveup]\nproviders = [\"main\"]\nlinger = \"0s\"\non_unknown = { abandon_after = \"300ms\" }\n";
+    let more =
+        "\n[tasks.giveup]\nproviders = [\"main\"]\nlinger = \"0s\"\non_unknown = { abandon_after = \"300ms\" }\n";
     let world = World::with("", more).await;
     let id = world.submit("k", "giveup", json!({ "first": { "status": 500 }, "output": "second" })).await.id();
     let job = world.until_state(&id, "succeeded").await;
@@ -90,7 +97,9 @@ async fn wrong_words_are_refused_and_change_nothing() {
         assert_eq!((refused.status, refused.problem().as_str()), (400, "invalid-request"), "{body}");
     }
     assert_eq!(world.job(&id).await["state"], "unknown");
-    let none = world.post("/v1/attempts/att_00000000000000000000000000/resolve", json!({ "outcome": "failed", "reason": "x" })).await;
+    let none = world
+        .post("/v1/attempts/att_00000000000000000000000000/resolve", json!({ "outcome": "failed", "reason": "x" }))
+        .await;
     assert_eq!((none.status, none.problem().as_str()), (404, "no-such-attempt"));
     world.end().await;
 }

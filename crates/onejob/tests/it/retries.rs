@@ -70,11 +70,17 @@ rules = ["output.n < 10"]
     let path = dir.path().join("schema.json");
     std::fs::write(&path, schema.to_string()).unwrap();
     let world = World::with("", &more.replace("schema.json", path.to_str().unwrap())).await;
-    for (n, output) in [json!({ "n": "one" }), json!({ "n": 1, "extra": 2 }), json!({ "n": 11 }), json!("text")].into_iter().enumerate() {
+    for (n, output) in [json!({ "n": "one" }), json!({ "n": 1, "extra": 2 }), json!({ "n": 11 }), json!("text")]
+        .into_iter()
+        .enumerate()
+    {
         let id = world.submit(&format!("bad{n}"), "strict", json!({ "output": output })).await.id();
         let job = world.until_state(&id, "failed").await;
         assert_eq!(job["error"]["class"], "broken_contract", "{output}");
-        assert_eq!((&job["result"], &job["completed_by"], &job["safe_new_key"]), (&json!(null), &json!(null), &json!(false)));
+        assert_eq!(
+            (&job["result"], &job["completed_by"], &job["safe_new_key"]),
+            (&json!(null), &json!(null), &json!(false))
+        );
     }
     let id = world.submit("good", "strict", json!({ "first": { "output": {} }, "output": { "n": 9 } })).await.id();
     let job = world.until_state(&id, "succeeded").await;

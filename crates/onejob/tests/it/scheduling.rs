@@ -47,7 +47,11 @@ async fn the_overall_limit_holds_over_all_providers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_attempt_gives_its_slot_back() {
-    let world = World::with("", &NARROW.replace("[tasks.narrow]", "[tasks.narrow]\nattempt_timeout = \"200ms\"\nlinger = \"30s\"")).await;
+    let world = World::with(
+        "",
+        &NARROW.replace("[tasks.narrow]", "[tasks.narrow]\nattempt_timeout = \"200ms\"\nlinger = \"30s\""),
+    )
+    .await;
     let silent = world.submit("silent", "narrow", json!({ "gate": "never" })).await.id();
     let next = world.submit("next", "narrow", json!({})).await.id();
     world.until_state(&next, "succeeded").await;
@@ -76,7 +80,8 @@ async fn a_deadline_ends_a_queued_job_and_makes_a_running_one_unknown() {
     let deadline = (jiff::Timestamp::now() + jiff::SignedDuration::from_millis(500)).to_string();
     let queued = json!({ "owner": "u", "task": "plain", "input": { "do": {} }, "run_at": "2999-01-01T00:00:00Z", "deadline": deadline });
     let queued = world.submit_body("queued", queued).await.id();
-    let running = json!({ "owner": "u", "task": "patient", "input": { "do": { "gate": "work" } }, "deadline": deadline });
+    let running =
+        json!({ "owner": "u", "task": "patient", "input": { "do": { "gate": "work" } }, "deadline": deadline });
     let running = world.submit_body("running", running).await.id();
     let past = json!({ "owner": "u", "task": "plain", "input": { "do": {} }, "deadline": "2020-01-01T00:00:00Z" });
     let past = world.submit_body("past", past).await.id();

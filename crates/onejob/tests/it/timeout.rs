@@ -35,7 +35,10 @@ async fn r5_a_timeout_is_unknown_blocks_and_the_late_answer_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn r5_a_late_failure_is_evidence_too_and_the_job_goes_on() {
     let world = World::new().await;
-    let id = world.submit("k", "plain", json!({ "first": { "gate": "work", "status": 429 }, "output": "second" })).await.id();
+    let id = world
+        .submit("k", "plain", json!({ "first": { "gate": "work", "status": 429 }, "output": "second" }))
+        .await
+        .id();
     world.until_state(&id, "unknown").await;
     world.provider.open("work");
     let job = world.until_state(&id, "succeeded").await;

@@ -13,7 +13,8 @@ fn body() -> serde_json::Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_the_job_with_unknown_or_with_time() {
     let world = World::new().await;
-    let headers = [("content-type", "application/json"), ("idempotency-key", "k"), ("prefer", "respond-async, wait=20")];
+    let headers =
+        [("content-type", "application/json"), ("idempotency-key", "k"), ("prefer", "respond-async, wait=20")];
     let answer = world.call("POST", "/v1/jobs", &headers, Some(body().to_string())).await;
     assert_eq!((answer.status, &answer.json()["state"]), (201, &json!("unknown")), "unknown ends the wait");
 

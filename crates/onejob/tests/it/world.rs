@@ -181,7 +181,11 @@ impl World {
             .unwrap();
             Answer {
                 status: response.status().as_u16(),
-                headers: response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_owned())).collect(),
+                headers: response
+                    .headers()
+                    .iter()
+                    .map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_owned()))
+                    .collect(),
                 text: response.body_mut().read_to_string().unwrap(),
             }
         })
