@@ -29,7 +29,8 @@ use crate::contract::Violation;
 use crate::id;
 use crate::provider::Provider;
 use crate::store::{
-    Applied, AttemptFilter, JobFilter, ListedAttempt, MemoryStore, Record, SqliteStore, Store, StoreError,
+    Applied, AttemptFilter, JobFilter, ListedAttempt, MemoryStore, Record, SqliteOptions, SqliteStore, Store,
+    StoreError,
 };
 
 use lane::{Lane, Lanes};
@@ -527,10 +528,13 @@ async fn detached<T: Send + 'static>(
 fn open_store(config: &Config) -> Result<Store, OpenError> {
     match &config.server.store {
         StoreLocation::Memory => Ok(Store::Memory(Arc::new(MemoryStore::new()))),
-        StoreLocation::Sqlite(path) => match SqliteStore::open(path) {
-            Ok(store) => Ok(Store::Sqlite(Arc::new(store))),
-            Err(error) => Err(OpenError::Store(error.to_string())),
-        },
+        StoreLocation::Sqlite(path) => {
+            let options = SqliteOptions { cache_bytes: config.server.sqlite_cache_bytes, ..SqliteOptions::default() };
+            match SqliteStore::open(path, options) {
+                Ok(store) => Ok(Store::Sqlite(Arc::new(store))),
+                Err(error) => Err(OpenError::Store(error.to_string())),
+            }
+        }
     }
 }
 

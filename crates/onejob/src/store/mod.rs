@@ -5,9 +5,10 @@
 //! guards repeated in its own terms, and commits. Every answer is given after the commit (R10).
 //! Time reaches a store as an argument.
 
-pub mod memory;
-mod notice;
 mod record;
+mod notice;
+mod row;
+pub mod memory;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::intent::Intent;
 pub use memory::MemoryStore;
 pub use notice::notice_detail;
 pub use record::Hold;
-pub use sqlite::SqliteStore;
+pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 
 /// A store of either kind.
 #[derive(Clone)]

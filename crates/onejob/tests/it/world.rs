@@ -247,7 +247,8 @@ impl World {
         if self.node.is_some() {
             self.stop().await;
         }
-        let store = onejob::store::SqliteStore::open(&self.dir.path().join("onejob.db")).unwrap();
+        let options = onejob::store::SqliteOptions::default();
+        let store = onejob::store::SqliteStore::open(&self.dir.path().join("onejob.db"), options).unwrap();
         let store = onejob::store::Store::Sqlite(Arc::new(store));
         let filter = onejob::store::JobFilter { limit: 10_000, ..Default::default() };
         for record in store.list_jobs(filter).await.unwrap() {

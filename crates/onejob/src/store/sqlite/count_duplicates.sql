@@ -1,0 +1,1 @@
+UPDATE jobs SET duplicates = ?2 WHERE id = ?1

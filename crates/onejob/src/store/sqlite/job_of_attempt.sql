@@ -1,0 +1,1 @@
+SELECT job_id FROM attempts WHERE id = ?1

@@ -1,0 +1,184 @@
+//! Opening the file: its lock, its settings, its schema.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::store::record::Hold;
+
+/// Marks the file as ours (`PRAGMA application_id`): "1job".
+const APPLICATION_ID: i32 = 0x316a_6f62;
+
+/// The migrations, in order; their number is the schema's version (`PRAGMA user_version`).
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_jobs.sql")];
+
+/// How the file is used.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Page cache of the writer, in bytes.
+    pub cache_bytes: u64,
+    /// How much of the open jobs the writer remembers, in bytes; 0 makes it read every job anew.
+    pub remembered_bytes: usize,
+    /// How long to wait for another connection's lock. Ours never wait for each other for long; a
+    /// backup or a shell may hold one.
+    pub busy_timeout: Duration,
+    /// The largest size of the file, in pages; the disk's own limit if absent.
+    pub max_pages: Option<u32>,
+    /// Called between each decision and its write; for tests.
+    pub hold: Option<Hold>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> SqliteOptions {
+        SqliteOptions {
+            cache_bytes: 64 << 20,
+            remembered_bytes: 64 << 20,
+            busy_timeout: Duration::from_secs(5),
+            max_pages: None,
+            hold: None,
+        }
+    }
+}
+
+/// Why the file cannot be used; a sentence for people, with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error(
+        "{} is in use by {}: one process owns the file. Stop that process, or give this one another file",
+        .file.display(),
+        .process.as_ref().map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
+    )]
+    InUse {
+        /// The database.
+        file: PathBuf,
+        /// The id of the process, if it wrote it down.
+        process: Option<u32>,
+    },
+    /// It was written by a newer onejob.
+    #[error(
+        "{} has schema version {found} and this onejob knows {known}: use the newer onejob that wrote it",
+        .file.display()
+    )]
+    Newer {
+        /// The database.
+        file: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// It holds something else.
+    #[error("{} is a database of another program: give onejob a file of its own", .file.display())]
+    Foreign {
+        /// The database.
+        file: PathBuf,
+    },
+    /// The file system refuses.
+    #[error("cannot open {}: {source}", .file.display())]
+    Io {
+        /// The database or its lock.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// SQLite refuses.
+    #[error("cannot open {}: {source}", .file.display())]
+    Sqlite {
+        /// The database.
+        file: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+/// Takes the lock beside the database; it is held until the file is dropped, or the process dies.
+///
+/// SQLite's own locks let several processes write in turn. Ours must not: each takes the other's
+/// attempts for those of a dead process.
+pub(super) fn lock(database: &Path) -> Result<File, OpenError> {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let io = |source| OpenError::Io { file: path.clone(), source };
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(OpenError::InUse { file: database.to_owned(), process });
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    file.set_len(0).map_err(io)?;
+    file.rewind().map_err(io)?;
+    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    Ok(file)
+}
+
+/// Opens the writer's connection, with everything that must be set before the first statement.
+pub(super) fn writer(file: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { file: file.to_owned(), source };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(file, flags).map_err(sqlite)?;
+    set_up_writer(&connection, options).map_err(sqlite)?;
+    migrate(&mut connection, file)?;
+    Ok(connection)
+}
+
+fn set_up_writer(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    // First of all: the switch to WAL itself may find the file locked for a moment.
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // R10: a commit is on the disk before it is answered. With group commit FULL costs little.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let kibibytes = i64::try_from(options.cache_bytes >> 10).unwrap_or(i64::MAX);
+    connection.pragma_update(None, "cache_size", -kibibytes)?;
+    // No SQL of ours names a string in double quotes; a typo must be an error.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    if let Some(pages) = options.max_pages {
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Opens a connection that only reads.
+pub(super) fn reader(file: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { file: file.to_owned(), source };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags).map_err(sqlite)?;
+    connection.busy_timeout(options.busy_timeout).map_err(sqlite)?;
+    connection.pragma_update(None, "query_only", true).map_err(sqlite)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Brings the schema to the version that this build knows; refuses a newer one.
+pub(super) fn migrate(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::Sqlite { file: file.to_owned(), source };
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
+    let owner: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(sqlite)?;
+    let objects: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sqlite)?;
+    if owner != APPLICATION_ID && objects > 0 {
+        return Err(OpenError::Foreign { file: file.to_owned() });
+    }
+    if found > known {
+        return Err(OpenError::Newer { file: file.to_owned(), found, known });
+    }
+    for (version, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
+        let version: i64 = version;
+        let transaction = connection.transaction().map_err(sqlite)?;
+        transaction.execute_batch(migration).map_err(sqlite)?;
+        transaction.pragma_update(None, "user_version", version).map_err(sqlite)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
+        transaction.commit().map_err(sqlite)?;
+    }
+    Ok(())
+}

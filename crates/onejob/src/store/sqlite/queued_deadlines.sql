@@ -1,0 +1,4 @@
+SELECT id, deadline FROM jobs
+WHERE state = 'queued' AND deadline IS NOT NULL
+ORDER BY deadline, id
+LIMIT ?1
