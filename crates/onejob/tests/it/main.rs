@@ -16,6 +16,7 @@ mod cancelling;
 mod resolving;
 mod scheduling;
 mod restarts;
+mod kill;
 mod bad_requests;
 mod waiting;
 mod operation;
