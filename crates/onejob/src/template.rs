@@ -340,3 +340,37 @@ fn undefined(names: impl IntoIterator<Item = String>, scope: &Scope) -> Template
         None => TemplateError::new("something in it is undefined"),
     }
 }
+
+impl Template {
+    /// The members of one name of the scope that the template reads by name, such as `api_key` of
+    /// `secret`; for checks at load.
+    pub fn members(&self, name: &str) -> BTreeSet<String> {
+        let mut paths = BTreeSet::new();
+        collect_paths(&self.root, &self.texts, &mut paths);
+        let member = |path: &String| {
+            let inside = path.strip_prefix(name)?.strip_prefix('.')?;
+            Some(inside.split('.').next().unwrap_or(inside).to_owned())
+        };
+        paths.iter().filter_map(member).collect()
+    }
+}
+
+/// Names and what is read of them, such as `secret.api_key`.
+fn collect_paths(node: &Node, texts: &Environment<'static>, paths: &mut BTreeSet<String>) {
+    match node {
+        Node::Literal(_) => {}
+        Node::Path { root, steps } => {
+            if let Some(Step::Member(member)) = steps.first() {
+                paths.insert(format!("{root}.{member}"));
+            }
+        }
+        Node::Expression(expression) => paths.extend(expression.undeclared_variables(true)),
+        Node::Text(name) => {
+            if let Ok(template) = texts.get_template(name) {
+                paths.extend(template.undeclared_variables(true));
+            }
+        }
+        Node::List(items) => items.iter().for_each(|item| collect_paths(item, texts, paths)),
+        Node::Object(members) => members.iter().for_each(|(_, member)| collect_paths(member, texts, paths)),
+    }
+}

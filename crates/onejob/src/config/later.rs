@@ -6,27 +6,27 @@ use std::time::Duration;
 use super::provider::{header_name, headers, secret, url_template, usage};
 use super::section::{Item, Section};
 use super::source;
-use super::text::{ANSWER, FOLLOW_UP, rule, string_template, template};
+use super::text::{Known, rule, string_template, template};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// `lookup`, `cancel`, `callback` and `tokenizer` of a provider of kind `http`.
-pub(super) fn read(provider: &Section<'_>) {
+pub(super) fn read(provider: &Section<'_>, known: &Known) {
     if let Some(item) = provider.get("lookup") {
-        lookup(&item);
+        lookup(&item, known);
         item.not_yet("look-ups are not supported yet: an unknown attempt here is not looked up");
     }
     if let Some(item) = provider.get("cancel") {
-        cancel(&item);
+        cancel(&item, known);
         item.not_yet("cancel calls are not supported yet: cancelling a job tells the provider nothing");
     }
     if let Some(item) = provider.get("callback") {
-        callback(&item);
+        callback(&item, known);
         item.not_yet("callbacks are not supported yet: what the provider sends to callback_url is not read");
     }
     if let Some(item) = provider.get("tokenizer") {
-        tokenizer(&item);
+        tokenizer(&item, known);
         item.not_yet("tokenizers are not supported yet: prompts are not counted before they are sent");
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn read(provider: &Section<'_>) {
 /// `idempotency`: the header is sent; what waits is the replay.
 pub(super) fn idempotency(item: &Item<'_>) -> Option<String> {
     let section = item.section("a table such as { header = \"Idempotency-Key\", ttl = \"24h\" }")?;
-    let header = section.need("header", "such as \"Idempotency-Key\"").and_then(|item| {
+    let header = section.need("header", "the name of a header such as \"Idempotency-Key\"").and_then(|item| {
         let name = item.string("Idempotency-Key")?;
         header_name(&item, name)
     });
@@ -49,13 +49,13 @@ pub(super) fn idempotency(item: &Item<'_>) -> Option<String> {
     header
 }
 
-fn lookup(item: &Item<'_>) -> Option<()> {
+fn lookup(item: &Item<'_>, known: &Known) -> Option<()> {
     let section = item.section("a table with at least the url and the status")?;
-    call(&section);
+    call(&section, known);
     if let Some(item) = section.get("every") {
         item.duration(10 * MILLISECOND..=DAY);
     }
-    status(&section, true);
+    status(&section, known, true);
     if let Some(item) = section.get("absent") {
         item.word(&[("unknown", ()), ("not_executed", ())]);
     }
@@ -63,36 +63,36 @@ fn lookup(item: &Item<'_>) -> Option<()> {
     Some(())
 }
 
-fn cancel(item: &Item<'_>) -> Option<()> {
+fn cancel(item: &Item<'_>, known: &Known) -> Option<()> {
     let section = item.section("a table with at least the url")?;
-    call(&section);
+    call(&section, known);
     section.end(&[]);
     Some(())
 }
 
 /// A request that follows up on an attempt.
-fn call(section: &Section<'_>) {
+fn call(section: &Section<'_>, known: &Known) {
     const METHODS: [(&str, ()); 5] = [("GET", ()), ("POST", ()), ("PUT", ()), ("PATCH", ()), ("DELETE", ())];
     if let Some(item) = section.get("method") {
         item.word(&METHODS);
     }
-    if let Some(item) = section.need("url", "such as \"https://api.example.com/v1/posters/{{ handle }}\"") {
-        url_template(&item, FOLLOW_UP);
+    if let Some(item) = section.need("url", "a URL such as \"https://api.example.com/v1/posters/{{ handle }}\"") {
+        url_template(&item, known.follow_up());
     }
     if let Some(item) = section.get("headers") {
-        headers(&item, FOLLOW_UP);
+        headers(&item, known.follow_up());
     }
     if let Some(item) = section.get("body") {
-        template(&item, FOLLOW_UP);
+        template(&item, known.follow_up());
     }
 }
 
 /// How a look-up's answer or a callback is read.
-fn status(section: &Section<'_>, is_needed: bool) {
+fn status(section: &Section<'_>, known: &Known, is_needed: bool) {
     let expected = "a template such as \"{{ body.status }}\"";
     let status = if is_needed { section.need("status", expected) } else { section.get("status") };
     if let Some(item) = status {
-        string_template(&item, "{{ body.status }}", ANSWER);
+        string_template(&item, "{{ body.status }}", known.later_answer());
     }
     for key in ["running", "succeeded", "failed"] {
         if let Some(item) = section.get(key) {
@@ -101,15 +101,15 @@ fn status(section: &Section<'_>, is_needed: bool) {
     }
     for key in ["output", "model", "error"] {
         if let Some(item) = section.get(key) {
-            template(&item, ANSWER);
+            template(&item, known.later_answer());
         }
     }
     if let Some(item) = section.get("usage") {
-        usage(&item);
+        usage(&item, known.later_answer());
     }
 }
 
-fn callback(item: &Item<'_>) -> Option<()> {
+fn callback(item: &Item<'_>, known: &Known) -> Option<()> {
     let section = item.section("a table such as { signature = \"standard-webhooks\" }")?;
     let mut is_signed = true;
     let signature = section.need("signature", "\"standard-webhooks\", \"hmac-sha256:X-Signature\" or \"none\"");
@@ -134,12 +134,12 @@ fn callback(item: &Item<'_>) -> Option<()> {
         None if is_signed => section.missing("secret", "{ env = \"NAME\" } or { file = \"path\" }, for the signature"),
         None => {}
     }
-    status(&section, false);
+    status(&section, known, false);
     section.end(&[]);
     Some(())
 }
 
-fn tokenizer(item: &Item<'_>) -> Option<()> {
+fn tokenizer(item: &Item<'_>, known: &Known) -> Option<()> {
     let section = item.section("a table such as { encoding = \"o200k_base\" }")?;
     let file = section.get("file");
     let encoding = section.get("encoding");
@@ -154,7 +154,7 @@ fn tokenizer(item: &Item<'_>) -> Option<()> {
         item.string("o200k_base");
     }
     if let Some(item) = endpoint {
-        url_template(&item, &["provider"]);
+        url_template(&item, known.request());
     }
     if let Some(item) = section.get("chat_template") {
         item.file("tokenizers/poster.jinja");
@@ -215,10 +215,10 @@ fn cases(item: &Item<'_>) -> Option<()> {
 
 fn case(item: &Item<'_>) -> Option<()> {
     let section = item.section("a table: [[case]]")?;
-    if let Some(item) = section.need("name", "such as \"short note\"") {
+    if let Some(item) = section.need("name", "a name such as \"short note\"") {
         item.string("short note");
     }
-    if let Some(item) = section.need("input", "such as { text = \"…\" }") {
+    if let Some(item) = section.need("input", "an input such as { text = \"…\" }") {
         item.json();
     }
     for item in section.get("expect").and_then(|item| item.array("rules")).unwrap_or_default() {

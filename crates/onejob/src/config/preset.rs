@@ -21,6 +21,17 @@ pub(super) struct Setting {
     pub optional: bool,
 }
 
+#[cfg(test)]
+impl Setting {
+    /// Its default, where that is a string.
+    pub(super) fn default_text(&self) -> Option<&str> {
+        match &self.default.as_ref()?.content {
+            Content::String(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 /// A preset: the definition under the user's own, and the keys it adds.
 pub(super) struct Preset {
     pub definition: Table,
@@ -42,6 +53,14 @@ pub(super) fn read(item: &Item<'_>) -> Option<Preset> {
             None
         }
     }
+}
+
+/// The keys that a shipped preset adds, for the test of the page.
+#[cfg(test)]
+pub(super) fn settings(name: &str) -> Vec<Setting> {
+    let findings = Findings::new(std::path::Path::new(""), &|_| None);
+    let text = PRESETS.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+    parse(&findings, name, text).map(|preset| preset.settings).unwrap_or_default()
 }
 
 fn parse(findings: &Findings<'_>, name: &str, text: &str) -> Result<Preset, String> {

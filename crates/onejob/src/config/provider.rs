@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::preset::{self, Preset, Setting};
 use super::section::{Item, Section, plain};
 use super::source::{Content, Node};
-use super::text::{ANSWER, INPUT, REQUEST, string_template, template};
+use super::text::{Known, Names, OVER_INPUT, string_template, template};
 use super::{
     HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition, defaults, later,
 };
@@ -17,6 +17,7 @@ use crate::template::Template;
 
 /// Headers that are the connection's own business, or onejob's.
 const RESERVED_HEADERS: &[&str] = &[
+    "accept-encoding",
     "connection",
     "content-length",
     "expect",
@@ -71,7 +72,7 @@ fn read_merged(name: &str, item: &Item<'_>, settings: &[Setting]) -> Option<Prov
     let kind = match kind {
         Kind::Http => http(&section, settings).map(|definition| ProviderKind::Http(Box::new(definition))),
         Kind::Simulated => Some(ProviderKind::Simulated(SimulatedDefinition {
-            behaviour: section.get("behaviour").and_then(|item| template(&item, INPUT)),
+            behaviour: section.get("behaviour").and_then(|item| template(&item, OVER_INPUT)),
         })),
         Kind::Worker => {
             section.not_yet("workers that pull are not supported yet: nothing is ever sent to this provider");
@@ -86,23 +87,32 @@ fn read_merged(name: &str, item: &Item<'_>, settings: &[Setting]) -> Option<Prov
 }
 
 fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
-    let secrets = secrets(section);
+    let mut known = Known::default();
+    known.settings.extend(settings.iter().map(|setting| setting.name.clone()));
+    let secrets = secrets(section, &mut known);
     let settings = read_settings(section, settings);
     let second = Duration::from_secs(1);
     let connect_timeout =
         section.get("connect_timeout").and_then(|item| item.duration(Duration::from_millis(1)..=300 * second));
-    let max_answer_bytes =
-        section.get("max_answer_bytes").and_then(|item| item.whole(1..=1 << 32, "of bytes")).unwrap_or(0);
+    let max_answer_bytes = section.get("max_answer_bytes").and_then(|item| item.whole(1..=1 << 32, "of bytes"));
+    let max_answer_bytes = max_answer_bytes.and_then(|bytes| usize::try_from(bytes).ok());
     let ca_file = section.get("ca_file").and_then(|item| {
         let (path, _) = item.file("certs/ca.pem")?;
         Some(path)
     });
-    let request = section.need("request", "a table with at least the url").and_then(|item| request(&item));
-    let response = section.get("response").map_or(Some(ResponseDefinition::default()), |item| response(&item));
+    let request = section.need("request", "a table with at least the url").and_then(|item| request(&item, &known));
+    let response = section.get("response").map_or(Some(ResponseDefinition::default()), |item| response(&item, &known));
     let outcomes = section.get("outcomes").and_then(|item| outcomes(&item)).unwrap_or_default();
     let idempotency_header = section.get("idempotency").and_then(|item| later::idempotency(&item));
-    later::read(section);
+    later::read(section, &known);
     let Request { method, url, headers, body } = request?;
+    let has_own_base = section.setting("base_url").is_some();
+    if let Some(base) = settings.get("base_url").filter(|_| !has_own_base && !known.secrets.contains("api_key"))
+        && headers.iter().any(|(_, value)| value.members("secret").contains("api_key"))
+    {
+        let expected = format!("{{ env = \"NAME\" }} or {{ file = \"path\" }}: {base} asks for a key");
+        section.missing("api_key", &expected);
+    }
     Some(HttpDefinition {
         secrets,
         settings,
@@ -114,10 +124,7 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
         outcomes,
         idempotency_header,
         connect_timeout: connect_timeout.unwrap_or(defaults::CONNECT_TIMEOUT),
-        max_answer_bytes: match usize::try_from(max_answer_bytes) {
-            Ok(0) | Err(_) => defaults::MAX_ANSWER_BYTES,
-            Ok(bytes) => bytes,
-        },
+        max_answer_bytes: max_answer_bytes.unwrap_or(defaults::MAX_ANSWER_BYTES),
         ca_file,
     })
 }
@@ -126,6 +133,7 @@ fn read_settings(section: &Section<'_>, settings: &[Setting]) -> serde_json::Map
     let mut values = serde_json::Map::new();
     for Setting { name, about, default, optional } in settings {
         let value = match (section.setting(name), default) {
+            (Some(item), _) if name == "base_url" => base_url(&item),
             (Some(item), _) => item.json(),
             (None, Some(default)) => section.default(name, default).json(),
             (None, None) if *optional => None,
@@ -141,17 +149,37 @@ fn read_settings(section: &Section<'_>, settings: &[Setting]) -> serde_json::Map
     values
 }
 
-fn secrets(section: &Section<'_>) -> BTreeMap<String, Secret> {
+/// What presets put their paths behind.
+fn base_url(item: &Item<'_>) -> Option<Value> {
+    let text = item.string("http://127.0.0.1:8000/v1")?;
+    if !is_http_url(text) {
+        item.error(format!("expected an http or https URL such as \"http://127.0.0.1:8000/v1\", found {text:?}"));
+        return None;
+    }
+    Some(Value::from(text.trim_end_matches('/')))
+}
+
+fn is_http_url(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+    })
+}
+
+fn secrets(section: &Section<'_>, known: &mut Known) -> BTreeMap<String, Secret> {
     let mut secrets = BTreeMap::new();
     if let Some(mut all) = section.get("secrets").and_then(|item| item.section("a table of secrets")) {
         for (name, item) in all.members() {
+            known.secrets.insert(name.to_owned());
             if let Some(value) = secret(&item) {
                 secrets.insert(name.to_owned(), value);
             }
         }
     }
     if let Some(item) = section.get("api_key") {
-        if secrets.contains_key("api_key") {
+        if !known.secrets.insert("api_key".to_owned()) {
             item.error("is short for secrets.api_key, which is given too: keep one of them");
         }
         if let Some(value) = secret(&item) {
@@ -213,13 +241,13 @@ struct Request {
     body: Option<Template>,
 }
 
-fn request(item: &Item<'_>) -> Option<Request> {
+fn request(item: &Item<'_>, known: &Known) -> Option<Request> {
     let section = item.section("a table")?;
     let method = section.get("method").map_or(Some(defaults::METHOD), |item| item.word(METHODS));
-    let url = section.need("url", "such as \"https://api.example.com/v1/posters\"");
-    let url = url.and_then(|item| url_template(&item, REQUEST));
-    let headers = section.get("headers").map_or(Some(Vec::new()), |item| headers(&item, REQUEST));
-    let body = section.get("body").map(|item| template(&item, REQUEST));
+    let url = section.need("url", "a URL such as \"https://api.example.com/v1/posters\"");
+    let url = url.and_then(|item| url_template(&item, known.request()));
+    let headers = section.get("headers").map_or(Some(Vec::new()), |item| headers(&item, known.request()));
+    let body = section.get("body").map(|item| template(&item, known.request()));
     section.end(&[]);
     let body = match body {
         Some(None) => return None,
@@ -230,26 +258,25 @@ fn request(item: &Item<'_>) -> Option<Request> {
 }
 
 /// A URL whose fixed beginning, if it has one, is http or https.
-pub(super) fn url_template(item: &Item<'_>, scope: &[&str]) -> Option<Template> {
+pub(super) fn url_template(item: &Item<'_>, names: Names<'_>) -> Option<Template> {
     let example = "https://api.example.com/v1/posters";
     let text = item.string(example)?;
     let fixed = text.find("{{").or(text.find("{%")).map_or(text, |at| &text[..at]);
-    let whole = fixed.len() == text.len();
-    let scheme = fixed.strip_prefix("https://").or(fixed.strip_prefix("http://"));
-    let good = match scheme {
-        Some(rest) if whole => url::Url::parse(text).is_ok() && !rest.is_empty(),
-        Some(_) => true,
-        None => fixed.is_empty() && !whole,
+    let good = match fixed.len() {
+        // All of it comes from what a template reads: only the request itself will tell.
+        0 => !text.is_empty(),
+        length if length == text.len() => is_http_url(text),
+        _ => fixed.starts_with("https://") || fixed.starts_with("http://"),
     };
     if !good {
         item.error(format!("expected an http or https URL such as {example:?}, found {text:?}"));
         return None;
     }
-    template(item, scope)
+    template(item, names)
 }
 
 /// Header names and templates for their values.
-pub(super) fn headers(item: &Item<'_>, scope: &[&str]) -> Option<Vec<(String, Template)>> {
+pub(super) fn headers(item: &Item<'_>, names: Names<'_>) -> Option<Vec<(String, Template)>> {
     let mut section = item.section("a table of strings such as { authorization = \"Bearer {{ secret.api_key }}\" }")?;
     let mut headers = Vec::new();
     let mut seen = BTreeSet::new();
@@ -262,7 +289,7 @@ pub(super) fn headers(item: &Item<'_>, scope: &[&str]) -> Option<Vec<(String, Te
             item.error("this header is given twice: upper and lower case are the same");
             continue;
         }
-        if let Some(value) = string_template(&item, "Bearer {{ secret.api_key }}", scope) {
+        if let Some(value) = string_template(&item, "Bearer {{ secret.api_key }}", names) {
             headers.push((lower, value));
         }
     }
@@ -284,14 +311,14 @@ pub(super) fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     Some(name)
 }
 
-fn response(item: &Item<'_>) -> Option<ResponseDefinition> {
+fn response(item: &Item<'_>, known: &Known) -> Option<ResponseDefinition> {
     let section = item.section("a table")?;
-    let any = |key| section.get(key).and_then(|item| template(&item, ANSWER));
-    let text = |key, example: &str| section.get(key).and_then(|item| string_template(&item, example, ANSWER));
+    let any = |key| section.get(key).and_then(|item| template(&item, known.answer()));
+    let text = |key, example: &str| section.get(key).and_then(|item| string_template(&item, example, known.answer()));
     let response = ResponseDefinition {
         output: any("output"),
         model: text("model", "{{ body.model }}"),
-        usage: section.get("usage").and_then(|item| usage(&item)),
+        usage: section.get("usage").and_then(|item| usage(&item, known.answer())),
         handle: text("handle", "{{ body.id }}"),
         failed: text("failed", "{{ body.status == 'error' }}"),
         error: text("error", "{{ body.error.message }}"),
@@ -302,7 +329,7 @@ fn response(item: &Item<'_>) -> Option<ResponseDefinition> {
 }
 
 /// Either one expression, or a table of the two counts.
-pub(super) fn usage(item: &Item<'_>) -> Option<Template> {
+pub(super) fn usage(item: &Item<'_>, names: Names<'_>) -> Option<Template> {
     if !item.is_string() {
         let section = item.section("a table such as { input_tokens = \"{{ body.usage.in }}\" }")?;
         for key in ["input_tokens", "output_tokens"] {
@@ -312,7 +339,7 @@ pub(super) fn usage(item: &Item<'_>) -> Option<Template> {
         }
         section.end(&[]);
     }
-    template(item, ANSWER)
+    template(item, names)
 }
 
 const LINES: [(&str, Line); 4] = [

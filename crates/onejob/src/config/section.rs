@@ -46,7 +46,9 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn remark(&self, place: Place, key: &str, kind: RemarkKind, message: impl Into<String>) {
-        let remark = Remark { key: key.to_owned(), line: place.line, kind, message: message.into() };
+        // A preset's line is no line of the file that people read.
+        let line = if place.file == 0 { place.line } else { 0 };
+        let remark = Remark { key: key.to_owned(), line, kind, message: message.into() };
         self.remarks.borrow_mut().push((place, remark));
     }
 
@@ -106,7 +108,7 @@ impl<'a> Section<'a> {
         Some(Item { findings: self.findings, path: joined(&self.path, key), pattern, node })
     }
 
-    /// The value of `key`; an error if there is none. `expected` completes "is missing: …".
+    /// The value of `key`; an error if there is none. `expected` completes "is missing; expected …".
     pub(super) fn need(&self, key: &'static str, expected: &str) -> Option<Item<'a>> {
         let item = self.get(key);
         if item.is_none() {
@@ -116,7 +118,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn missing(&self, key: &str, expected: &str) {
-        self.findings.error(self.place, &joined(&self.path, key), format!("is missing: {expected}"));
+        self.findings.error(self.place, &joined(&self.path, key), format!("is missing; expected {expected}"));
     }
 
     /// All members, whose names are the file's own choice.
@@ -189,8 +191,13 @@ impl<'a> Item<'a> {
         self.findings.error(self.node.place, &self.path, message);
     }
 
+    /// A remark that this key is understood and not acted on.
     pub(super) fn not_yet(&self, message: &str) {
-        self.findings.remark(self.node.place, &self.path, RemarkKind::NotSupportedYet, message);
+        self.remark(RemarkKind::NotSupportedYet, message);
+    }
+
+    pub(super) fn remark(&self, kind: RemarkKind, message: &str) {
+        self.findings.remark(self.node.place, &self.path, kind, message);
     }
 
     fn unexpected<T>(&self, expected: &str) -> Option<T> {
@@ -286,6 +293,10 @@ impl<'a> Item<'a> {
         Item { findings: self.findings, path, pattern: format!("{}[]", self.pattern), node }
     }
 
+    fn member(&self, key: &str, node: &'a Node) -> Item<'a> {
+        Item { findings: self.findings, path: joined(&self.path, key), pattern: self.pattern.clone(), node }
+    }
+
     /// An array of strings.
     pub(super) fn strings(&self, example: &str) -> Option<Vec<(&'a str, Item<'a>)>> {
         let items = self.array(&format!("strings such as [{example:?}]"))?;
@@ -363,39 +374,31 @@ impl<'a> Item<'a> {
                 values.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)
             }
             Content::Table(table) => {
-                let member = |(key, node): &'a (String, Node)| {
-                    let path = joined(&self.path, key);
-                    let item = Item { findings: self.findings, path, pattern: String::new(), node };
-                    (key.clone(), item.json())
-                };
-                let members: Vec<_> = table.entries.iter().map(member).collect();
+                let members: Vec<_> =
+                    table.entries.iter().map(|(key, node)| (key.clone(), self.member(key, node).json())).collect();
                 let members = members.into_iter().map(|(key, value)| value.map(|value| (key, value)));
                 members.collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
             }
         }
     }
 
-    /// The value inside this one at a JSON pointer; as deep as it goes.
-    pub(super) fn at(&self, pointer: &str) -> Item<'a> {
-        let mut here = self.clone();
-        for step in pointer.split('/').skip(1) {
-            let step = step.replace("~1", "/").replace("~0", "~");
-            let next = match &here.node.content {
-                Content::Table(table) => {
-                    table.get(&step).map(|node| Item { path: joined(&here.path, &step), node, ..here.clone() })
-                }
-                Content::Array(elements) => {
-                    let at = step.parse::<usize>().ok();
-                    at.and_then(|at| elements.get(at).map(|node| here.element(at, node)))
-                }
-                _ => None,
-            };
-            match next {
-                Some(next) => here = next,
-                None => break,
+    /// Every string in this value, however deep.
+    pub(super) fn strings_inside(&self) -> Vec<Item<'a>> {
+        match &self.node.content {
+            Content::String(_) => vec![self.clone()],
+            Content::Array(elements) => {
+                elements.iter().enumerate().flat_map(|(at, node)| self.element(at, node).strings_inside()).collect()
             }
+            Content::Table(table) => {
+                table.entries.iter().flat_map(|(key, node)| self.member(key, node).strings_inside()).collect()
+            }
+            Content::Integer(..) | Content::Float(..) | Content::Boolean(_) | Content::Datetime => Vec::new(),
         }
-        here
+    }
+
+    /// Whether it stands in the user's file and not in a preset.
+    pub(super) fn is_own(&self) -> bool {
+        self.node.place.file == 0
     }
 }
 

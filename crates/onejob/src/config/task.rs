@@ -8,7 +8,7 @@ use onejob_core::{Effects, Text};
 
 use super::duration::duration_text;
 use super::section::{Item, Section, suggestion};
-use super::text::{INPUT, rule, schema, string_template};
+use super::text::{OVER_INPUT, rule, schema, string_template};
 use super::{Chat, OnUnknown, ProviderConfig, RemarkKind, Task, defaults, later};
 use crate::contract::OutputContract;
 
@@ -22,8 +22,9 @@ pub(super) type Providers = BTreeMap<Text, Option<Arc<ProviderConfig>>>;
 /// Reads one task.
 pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Task> {
     let section = item.section("a table such as { providers = [\"main\"] }")?;
+    let chat_block = section.get("chat");
     let providers = section.need("providers", "an array of provider names, such as [\"main\"]");
-    let providers = providers.and_then(|item| providers_of(&item, known));
+    let providers = providers.and_then(|item| providers_of(&item, known, chat_block.as_ref()));
     let effects = section.get("effects").map(|item| {
         let effects = item.word(&[("exclusive", Effects::Exclusive), ("racing", Effects::Racing)]);
         effects.unwrap_or(Effects::Exclusive)
@@ -37,7 +38,7 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
     let hedge_after = section.get("hedge_after").and_then(|item| hedge_after(&item, effects));
     let on_unknown = section.get("on_unknown").and_then(|item| on_unknown(&item)).unwrap_or(OnUnknown::Hold);
     let input_schema = section.get("input_schema").map(|item| schema(&item));
-    let chat = section.get("chat").map(|item| chat(&item));
+    let chat = chat_block.map(|item| chat(&item));
     let output = section.get("output").map(|item| output(&item));
     if let Some(item) = section.get("contract") {
         later::contract(&item);
@@ -62,21 +63,33 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
     Some(task)
 }
 
-fn providers_of(item: &Item<'_>, known: &Providers) -> Option<Vec<Text>> {
+fn providers_of(item: &Item<'_>, known: &Providers, chat: Option<&Item<'_>>) -> Option<Vec<Text>> {
     let names = item.strings("main")?;
     if names.is_empty() {
         item.error("expected at least one provider, found an empty array");
     }
     let mut providers: Vec<Text> = Vec::new();
+    let mut chat_is_read = false;
     for (name, item) in names {
         if providers.iter().any(|provider| &**provider == name) {
             item.error(format!("the provider {name:?} is named twice"));
-        } else if !known.contains_key(name) {
+        } else if let Some(provider) = known.get(name) {
+            let reads_chat = provider.as_ref().is_none_or(|provider| provider.reads_chat());
+            chat_is_read |= reads_chat;
+            if reads_chat && provider.is_some() && chat.is_none() {
+                item.error(format!(
+                    "the provider {name:?} sends a chat, and this task has no chat block: add one with `user`"
+                ));
+            }
+        } else {
             let all: Vec<&str> = known.keys().map(|name| &**name).collect();
             let hint = if all.is_empty() { "there are no providers".to_owned() } else { suggestion(name, &all) };
             item.error(format!("there is no provider {name:?}; {hint}"));
         }
         providers.push(name.into());
+    }
+    if let Some(chat) = chat.filter(|_| !chat_is_read) {
+        chat.remark(RemarkKind::NoEffect, "none of the task's providers sends a chat: this block has no effect");
     }
     Some(providers)
 }
@@ -132,7 +145,7 @@ fn on_unknown(item: &Item<'_>) -> Option<OnUnknown> {
 
 fn chat(item: &Item<'_>) -> Option<Chat> {
     let section = item.section("a table such as { user = \"Summarize: {{ input.text }}\" }")?;
-    let text = |item: &Item<'_>| string_template(item, "Summarize: {{ input.text }}", INPUT);
+    let text = |item: &Item<'_>| string_template(item, "Summarize: {{ input.text }}", OVER_INPUT);
     let system = section.get("system").map(|item| text(&item));
     let user = section.need("user", "a template such as \"Summarize: {{ input.text }}\"").and_then(|item| text(&item));
     let temperature = section.get("temperature").and_then(|item| item.number(0.0..=2.0));
