@@ -19,6 +19,7 @@ mod cancel;
 mod retry;
 mod unknowns;
 mod resolve;
+mod bench;
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,7 @@ enum Verb {
     Retry(retry::RetryArgs),
     Unknowns(unknowns::UnknownsArgs),
     Resolve(resolve::ResolveArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Serve what a configuration says, until SIGTERM or Ctrl-C
@@ -133,6 +135,7 @@ pub fn main() -> ExitCode {
     match &cli.verb {
         Verb::Serve(args) => serve::run(&args.config, args.log_json),
         Verb::Check(args) => check::run(&args.config),
+        Verb::Bench(args) => bench::run(args),
         Verb::Submit(_)
         | Verb::Get(_)
         | Verb::Watch(_)
@@ -155,7 +158,7 @@ fn run(verb: &Verb, screen: &mut Screen) -> Exit {
         Verb::Retry(args) => (args.server.json, retry::run(args, screen)),
         Verb::Unknowns(args) => (args.server.json, unknowns::run(args, screen)),
         Verb::Resolve(args) => (args.server.json, resolve::run(args, screen)),
-        Verb::Serve(_) | Verb::Check(_) => return Exit::Usage,
+        Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) => return Exit::Usage,
     };
     match ended {
         Ok(exit) => exit,

@@ -1,5 +1,6 @@
 //! The embedded store: one SQLite file, owned by one process; one thread writes, a few read.
 
+pub mod bare;
 mod columns;
 mod fault;
 mod open;
