@@ -182,7 +182,7 @@ impl Node {
             tokio::spawn(async move {
                 running.run(async { drop(stopped.await) }).await;
                 // Nobody may be waiting any more.
-                drop(end.send(()));
+                let _ = end.send(());
             });
             Ok::<_, String>((address, engine, stop, ended))
         })?;
@@ -229,7 +229,7 @@ async fn receive(listener: TcpListener, receipts: mpsc::UnboundedSender<(u64, In
                     let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
                     let text = std::str::from_utf8(&body).unwrap_or_default();
                     let n = text.chars().filter(char::is_ascii_digit).collect::<String>().parse();
-                    drop(receipts.send((n.unwrap_or_else(|_| UNNUMBERED.fetch_add(1, Ordering::Relaxed)), at)));
+                    let _ = receipts.send((n.unwrap_or_else(|_| UNNUMBERED.fetch_add(1, Ordering::Relaxed)), at));
                     Ok::<_, hyper::Error>(Response::new("{\"ok\":true}".to_owned()))
                 }
             });
