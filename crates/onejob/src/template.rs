@@ -27,7 +27,11 @@ const FUEL: u64 = 2_000_000;
 /// (`"{{ input.size }}"`) renders to the expression's value with its type; an expression that is
 /// undefined, or meets something undefined, renders to nothing: the member or element is left out,
 /// at the top there is no value. In the middle of text, undefined and null are errors.
-pub struct Template {
+/// Clones share what was compiled.
+#[derive(Clone)]
+pub struct Template(Arc<Compiled>);
+
+struct Compiled {
     root: Node,
     /// Holds the strings that are text with expressions in it, by their number.
     texts: Environment<'static>,
@@ -36,6 +40,7 @@ pub struct Template {
 /// An expression over JSON values: `output.bullets | length <= 5`.
 pub struct Rule {
     expression: Expression<'static, 'static>,
+    names: BTreeSet<String>,
 }
 
 /// Why a template does not compile or render. Never holds a rendered value, so that no secret and
@@ -103,7 +108,7 @@ impl Template {
     pub fn compile(value: &Value) -> Result<Template, TemplateError> {
         let mut texts = environment();
         let root = compile(value, &mut texts)?;
-        Ok(Template { root, texts })
+        Ok(Template(Arc::new(Compiled { root, texts })))
     }
 
     /// Renders to a JSON value; `None` if the whole is one undefined expression.
@@ -112,16 +117,33 @@ impl Template {
     ///
     /// A template that fails at run time.
     pub fn render(&self, scope: &Scope) -> Result<Option<Value>, TemplateError> {
-        self.render_node(&self.root, scope)
+        self.0.render_node(&self.0.root, scope)
     }
 
     /// The names of the scope that the template reads, such as `input`; for checks at load.
     pub fn names(&self) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
-        self.collect_names(&self.root, &mut names);
-        names
+        self.paths().into_iter().map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()
     }
 
+    /// The members of one name of the scope that the template reads by name, such as `api_key` of
+    /// `secret`; for checks at load.
+    pub fn members(&self, name: &str) -> BTreeSet<String> {
+        let member = |path: &String| {
+            let inside = path.strip_prefix(name)?.strip_prefix('.')?;
+            Some(inside.split('.').next().unwrap_or(inside).to_owned())
+        };
+        self.paths().iter().filter_map(member).collect()
+    }
+
+    /// What is read of the scope: `input`, `secret.api_key`.
+    fn paths(&self) -> BTreeSet<String> {
+        let mut paths = BTreeSet::new();
+        self.0.collect_paths(&self.0.root, &mut paths);
+        paths
+    }
+}
+
+impl Compiled {
     fn render_node(&self, node: &Node, scope: &Scope) -> Result<Option<Value>, TemplateError> {
         match node {
             Node::Literal(value) => Ok(Some(value.clone())),
@@ -155,23 +177,24 @@ impl Template {
         })
     }
 
-    fn collect_names(&self, node: &Node, names: &mut BTreeSet<String>) {
-        let globals = |name: &String| !EXPRESSIONS.globals().any(|(global, _)| global == name);
+    fn collect_paths(&self, node: &Node, paths: &mut BTreeSet<String>) {
         match node {
             Node::Literal(_) => {}
-            Node::Path { root, .. } => {
-                names.insert(root.clone());
+            Node::Path { root, steps } => {
+                let path = match steps.first() {
+                    Some(Step::Member(member)) => format!("{root}.{member}"),
+                    Some(Step::Element(_)) | None => root.clone(),
+                };
+                paths.insert(path);
             }
-            Node::Expression(expression) => {
-                names.extend(expression.undeclared_variables(false).into_iter().filter(globals))
-            }
+            Node::Expression(expression) => paths.extend(own_names(expression.undeclared_variables(true))),
             Node::Text(name) => {
                 if let Ok(template) = self.texts.get_template(name) {
-                    names.extend(template.undeclared_variables(false).into_iter().filter(globals));
+                    paths.extend(own_names(template.undeclared_variables(true)));
                 }
             }
-            Node::List(items) => items.iter().for_each(|item| self.collect_names(item, names)),
-            Node::Object(members) => members.iter().for_each(|(_, member)| self.collect_names(member, names)),
+            Node::List(items) => items.iter().for_each(|item| self.collect_paths(item, paths)),
+            Node::Object(members) => members.iter().for_each(|(_, member)| self.collect_paths(member, paths)),
         }
     }
 }
@@ -184,7 +207,8 @@ impl Rule {
     /// If it is none.
     pub fn compile(text: &str) -> Result<Rule, TemplateError> {
         let expression = EXPRESSIONS.compile_expression_owned(text.to_owned()).map_err(|e| describe(&e))?;
-        Ok(Rule { expression })
+        let names = own_names(expression.undeclared_variables(false)).collect();
+        Ok(Rule { expression, names })
     }
 
     /// Whether it holds. Numbers compare as numbers do in JavaScript: integers exactly up to 128
@@ -205,9 +229,8 @@ impl Rule {
     }
 
     /// The names of the scope that the rule reads; for checks at load.
-    pub fn names(&self) -> BTreeSet<String> {
-        let names = self.expression.undeclared_variables(false).into_iter();
-        names.filter(|name| !EXPRESSIONS.globals().any(|(global, _)| global == name)).collect()
+    pub fn names(&self) -> &BTreeSet<String> {
+        &self.names
     }
 }
 
@@ -329,6 +352,11 @@ fn describe(error: &Error) -> TemplateError {
     TemplateError::new(message)
 }
 
+/// The names that are not the template engine's own, such as `range`.
+fn own_names(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
+    names.into_iter().filter(|name| !EXPRESSIONS.globals().any(|(global, _)| global == name))
+}
+
 /// Says which of the names that a template reads is undefined.
 fn undefined(names: impl IntoIterator<Item = String>, scope: &Scope) -> TemplateError {
     let missing = names.into_iter().collect::<BTreeSet<_>>().into_iter().find(|name| {
@@ -338,39 +366,5 @@ fn undefined(names: impl IntoIterator<Item = String>, scope: &Scope) -> Template
     match missing {
         Some(name) => TemplateError::new(format!("`{name}` is undefined")),
         None => TemplateError::new("something in it is undefined"),
-    }
-}
-
-impl Template {
-    /// The members of one name of the scope that the template reads by name, such as `api_key` of
-    /// `secret`; for checks at load.
-    pub fn members(&self, name: &str) -> BTreeSet<String> {
-        let mut paths = BTreeSet::new();
-        collect_paths(&self.root, &self.texts, &mut paths);
-        let member = |path: &String| {
-            let inside = path.strip_prefix(name)?.strip_prefix('.')?;
-            Some(inside.split('.').next().unwrap_or(inside).to_owned())
-        };
-        paths.iter().filter_map(member).collect()
-    }
-}
-
-/// Names and what is read of them, such as `secret.api_key`.
-fn collect_paths(node: &Node, texts: &Environment<'static>, paths: &mut BTreeSet<String>) {
-    match node {
-        Node::Literal(_) => {}
-        Node::Path { root, steps } => {
-            if let Some(Step::Member(member)) = steps.first() {
-                paths.insert(format!("{root}.{member}"));
-            }
-        }
-        Node::Expression(expression) => paths.extend(expression.undeclared_variables(true)),
-        Node::Text(name) => {
-            if let Ok(template) = texts.get_template(name) {
-                paths.extend(template.undeclared_variables(true));
-            }
-        }
-        Node::List(items) => items.iter().for_each(|item| collect_paths(item, texts, paths)),
-        Node::Object(members) => members.iter().for_each(|(_, member)| collect_paths(member, texts, paths)),
     }
 }

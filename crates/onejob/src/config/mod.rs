@@ -208,7 +208,7 @@ pub struct HttpDefinition {
 }
 
 /// `[providers.<name>.response]`: templates over `{status, headers, body, input, …}`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ResponseDefinition {
     /// The output; the whole body if absent.
     pub output: Option<Template>,

@@ -4,12 +4,18 @@
 pub mod http;
 pub mod simulated;
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use onejob_core::{AttemptId, Failure, JobId, Meaning, Phase, Seen, Text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::{Chat, ProviderConfig, ProviderKind};
+use crate::id;
+use crate::template::Scope;
 
 /// A provider that is ready to be called.
 pub enum Provider {
@@ -37,7 +43,7 @@ pub struct CallInput {
     /// The job's input.
     pub input: Value,
     /// The task's chat block, not rendered yet.
-    pub chat: Option<std::sync::Arc<Chat>>,
+    pub chat: Option<Arc<Chat>>,
     /// Where callbacks would reach us.
     pub callback_url: String,
 }
@@ -81,9 +87,10 @@ pub enum Answer {
     },
 }
 
-/// How far a call has come. Shared with whoever watches its deadline.
-#[derive(Debug, Default)]
-pub struct Progress(AtomicU8);
+/// How far a call has come. Clones share it: with whoever watches the call's deadline, and with the
+/// connection that carries it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU8>);
 
 impl Progress {
     /// A call that has not begun.
@@ -107,6 +114,17 @@ impl Progress {
     }
 }
 
+/// `{input, job, attempt}`, which every template over a call sees.
+fn base_scope(call: &CallInput, input: Option<Value>) -> Scope {
+    let job = json!({"id": id::job_text(call.job), "owner": &*call.owner, "task": &*call.task});
+    let attempt = json!({"id": id::attempt_text(call.attempt), "number": call.number});
+    let scope = Scope::new().with("job", job).with("attempt", attempt);
+    match input {
+        Some(input) => scope.with("input", input),
+        None => scope,
+    }
+}
+
 fn rank(phase: Phase) -> u8 {
     match phase {
         Phase::BeforeConnect => 0,
@@ -124,11 +142,21 @@ impl Provider {
     /// A sentence for people: a secret that cannot be read, a CA file that is none.
     pub fn open(config: &ProviderConfig) -> Result<Provider, String> {
         match &config.kind {
-            ProviderKind::Http(definition) => Ok(Provider::Http(http::HttpProvider::open(&config.name, definition)?)),
+            ProviderKind::Http(definition) => {
+                Ok(Provider::Http(http::HttpProvider::open(&config.name, config.concurrency, definition)?))
+            }
             ProviderKind::Simulated(definition) => {
                 Ok(Provider::Simulated(simulated::SimulatedProvider::open(&config.name, definition)?))
             }
             ProviderKind::Worker => Ok(Provider::Worker),
+        }
+    }
+
+    /// The simulated provider, whose ledger says what it was asked to do.
+    pub fn as_simulated(&self) -> Option<&simulated::SimulatedProvider> {
+        match self {
+            Provider::Simulated(provider) => Some(provider),
+            Provider::Http(_) | Provider::Worker => None,
         }
     }
 

@@ -1,0 +1,220 @@
+//! The request: rendered before the attempt is recorded, so that a template that does not render
+//! costs nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::connect::Origin;
+use super::wire::Sent;
+use crate::config::{Chat, HttpDefinition};
+use crate::id;
+use crate::provider::{CallInput, base_scope};
+use crate::template::{Scope, Template, TemplateError};
+
+const JOB_ID: HeaderName = HeaderName::from_static("onejob-job-id");
+const ATTEMPT_ID: HeaderName = HeaderName::from_static("onejob-attempt-id");
+const USER_AGENT: &str = concat!("onejob/", env!("CARGO_PKG_VERSION"));
+
+/// A request, ready to be sent once.
+pub struct PreparedRequest {
+    pub(super) origin: Origin,
+    method: Method,
+    path_and_query: String,
+    headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// What the templates over the answer see of the call. No secrets.
+    pub(super) scope: Scope,
+}
+
+impl PreparedRequest {
+    pub(super) fn to_http(&self, body: Sent) -> Request<Sent> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        // It was checked when the request was prepared.
+        *request.uri_mut() = self.path_and_query.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+impl std::fmt::Debug for PreparedRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The rest may hold secrets and inputs.
+        f.debug_struct("PreparedRequest").field("origin", &self.origin).field("body_bytes", &self.body.len()).finish()
+    }
+}
+
+/// Makes requests of calls.
+pub(super) struct Renderer {
+    method: Method,
+    url: Template,
+    headers: Vec<(HeaderName, Template)>,
+    body: Option<Template>,
+    idempotency_header: Option<HeaderName>,
+    secrets: Arc<Value>,
+    settings: Arc<Value>,
+    /// The names that the templates read: what they do not read is not made.
+    names: BTreeSet<String>,
+}
+
+impl Renderer {
+    pub(super) fn open(name: &str, definition: &HttpDefinition) -> Result<Renderer, String> {
+        let header = |text: &str| {
+            HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("provider {name}: {text:?} is no header name"))
+        };
+        let headers = definition.headers.iter().map(|(name, value)| Ok((header(name)?, value.clone())));
+        let headers: Vec<(HeaderName, Template)> = headers.collect::<Result<_, String>>()?;
+        let of_request =
+            [&definition.url].into_iter().chain(&definition.body).chain(headers.iter().map(|(_, value)| value));
+        let names = of_request.chain(definition.response.templates()).flat_map(Template::names).collect();
+        let secrets = definition.secrets.iter().map(|(name, secret)| (name.clone(), Value::from(secret.reveal())));
+        Ok(Renderer {
+            method: Method::from_bytes(definition.method.as_bytes())
+                .map_err(|_| format!("provider {name}: {:?} is no HTTP method", definition.method))?,
+            url: definition.url.clone(),
+            headers,
+            body: definition.body.clone(),
+            idempotency_header: definition.idempotency_header.as_deref().map(header).transpose()?,
+            secrets: Arc::new(secrets.collect::<Map<_, _>>().into()),
+            settings: Arc::new(definition.settings.clone().into()),
+            names,
+        })
+    }
+
+    /// Renders a request; an error is a sentence without any rendered value.
+    pub(super) fn prepare(&self, call: &CallInput) -> Result<PreparedRequest, String> {
+        let scope = self.scope(call)?;
+        let seen = scope.clone().with_shared("secret", self.secrets.clone());
+        let url = self.render_url(&seen)?;
+        let body = match &self.body {
+            None => Bytes::new(),
+            Some(template) => {
+                let body = template.render(&seen).map_err(|error| place("request.body", &error))?;
+                body.map_or_else(Bytes::new, |body| body.to_string().into())
+            }
+        };
+        let headers = self.render_headers(call, &seen, &url, !body.is_empty())?;
+        let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+        let path_and_query = format!("{}{query}", url.path());
+        if path_and_query.parse::<hyper::Uri>().is_err() {
+            return Err("request.url renders to a path that HTTP does not know".to_owned());
+        }
+        Ok(PreparedRequest { origin: origin(&url)?, method: self.method.clone(), path_and_query, headers, body, scope })
+    }
+
+    fn scope(&self, call: &CallInput) -> Result<Scope, String> {
+        let reads = |name: &str| self.names.contains(name);
+        let input = (reads("input") || reads("chat")).then(|| call.input.clone());
+        let mut scope = base_scope(call, input)
+            .with_shared("provider", self.settings.clone())
+            .with("callback_url", Value::from(call.callback_url.as_str()));
+        if reads("chat") {
+            let chat = call.chat.as_deref().ok_or_else(|| {
+                format!("this provider sends a chat, and task {} has no [tasks.{}.chat]", call.task, call.task)
+            })?;
+            let rendered = render_chat(chat, &scope)?;
+            scope = scope.with("chat", rendered);
+        }
+        Ok(scope)
+    }
+
+    fn render_url(&self, scope: &Scope) -> Result<Url, String> {
+        let rendered = self.url.render(scope).map_err(|error| place("request.url", &error))?;
+        let text =
+            rendered.as_ref().and_then(Value::as_str).ok_or("request.url renders to nothing, or to no string")?;
+        let url = Url::parse(text).map_err(|error| format!("request.url renders to no URL: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("request.url is neither http nor https".to_owned());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("request.url holds a user name or password: put them into a header".to_owned());
+        }
+        Ok(url)
+    }
+
+    fn render_headers(&self, call: &CallInput, scope: &Scope, url: &Url, has_body: bool) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host(url)?);
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        // Answers are not decompressed.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if has_body {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        for (name, template) in &self.headers {
+            let rendered = template.render(scope).map_err(|error| place(&format!("request.headers.{name}"), &error))?;
+            if let Some(value) = rendered {
+                headers.insert(name, header_value(name, &value)?);
+            }
+        }
+        let attempt = id::attempt_text(call.attempt);
+        let given = |text: &str| HeaderValue::from_str(text).map_err(|_| "an id is no header value".to_owned());
+        headers.insert(JOB_ID, given(&id::job_text(call.job))?);
+        headers.insert(ATTEMPT_ID, given(&attempt)?);
+        if let Some(name) = &self.idempotency_header {
+            headers.insert(name, given(&attempt)?);
+        }
+        Ok(headers)
+    }
+}
+
+fn render_chat(chat: &Chat, scope: &Scope) -> Result<Value, String> {
+    let mut rendered = Map::new();
+    if let Some(system) = &chat.system
+        && let Some(text) = system.render(scope).map_err(|error| place("chat.system", &error))?
+    {
+        rendered.insert("system".to_owned(), text);
+    }
+    match chat.user.render(scope).map_err(|error| place("chat.user", &error))? {
+        None | Some(Value::Null) => return Err("chat.user renders to nothing".to_owned()),
+        Some(text) => rendered.insert("user".to_owned(), text),
+    };
+    if let Some(temperature) = chat.temperature {
+        rendered.insert("temperature".to_owned(), temperature.into());
+    }
+    if let Some(tokens) = chat.max_output_tokens {
+        rendered.insert("max_output_tokens".to_owned(), tokens.into());
+    }
+    Ok(rendered.into())
+}
+
+fn place(name: &str, error: &TemplateError) -> String {
+    format!("{name}{} does not render: {error}", error.path)
+}
+
+fn origin(url: &Url) -> Result<Origin, String> {
+    let host = url.host_str().ok_or("request.url has no host")?.to_owned();
+    let port = url.port_or_known_default().ok_or("request.url has no port")?;
+    Ok(Origin { secure: url.scheme() == "https", host, port })
+}
+
+fn host(url: &Url) -> Result<HeaderValue, String> {
+    let host = url.host_str().ok_or("request.url has no host")?;
+    let text = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    HeaderValue::from_str(&text).map_err(|_| "request.url has a host that HTTP does not know".to_owned())
+}
+
+fn header_value(name: &HeaderName, value: &Value) -> Result<HeaderValue, String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            return Err(format!("request.headers.{name} renders to no string"));
+        }
+    };
+    if text.chars().any(char::is_control) {
+        return Err(format!("request.headers.{name} renders to text with a control character, such as a line break"));
+    }
+    let mut value =
+        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("request.headers.{name} is no header value"))?;
+    // It may be a secret: kept out of Debug.
+    value.set_sensitive(true);
+    Ok(value)
+}

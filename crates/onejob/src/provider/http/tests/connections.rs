@@ -1,0 +1,217 @@
+use super::server::{Conn, Server};
+use super::*;
+
+#[tokio::test]
+async fn a_good_answer_is_read_and_the_connection_used_again() {
+    let server = Server::answering(good()).await;
+    let provider = open(&definition(&server.url()));
+    for _ in 0..3 {
+        let (answer, phase) = ask_with(&provider, json!({"x": 1})).await;
+        assert_eq!(output(answer), json!({"ok": true}));
+        assert_eq!(phase, Phase::InBody);
+    }
+    assert_eq!((server.log.requests().len(), server.log.connections()), (3, 1));
+}
+
+#[tokio::test]
+async fn a_refused_port_sends_nothing() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (answer, phase) = ask(&format!("http://127.0.0.1:{port}/v1/do?key=secret-path")).await;
+    let broken = broken(answer);
+    assert_eq!(broken.meaning, failed(FailureClass::NotSent));
+    assert_eq!(broken.message, format!("cannot connect to 127.0.0.1:{port}: connection refused"));
+    assert_eq!(phase, Phase::BeforeConnect);
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_sends_nothing() {
+    let (answer, phase) = ask("http://nowhere.invalid/v1/do").await;
+    let broken = broken(answer);
+    assert_eq!(broken.meaning, failed(FailureClass::NotSent));
+    assert_eq!(broken.message, "cannot connect to nowhere.invalid:80: the name cannot be resolved");
+    assert_eq!(phase, Phase::BeforeConnect);
+}
+
+/// A listener whose queue is full does not answer: the client's SYN goes unheard.
+async fn deaf_listener() -> (std::net::TcpListener, Vec<tokio::net::TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = std::net::TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let mut fillers = Vec::new();
+    while let Ok(connected) =
+        tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
+    {
+        fillers.push(connected.unwrap());
+    }
+    (listener, fillers)
+}
+
+#[tokio::test]
+async fn a_connect_timeout_sends_nothing() {
+    let (listener, _fillers) = deaf_listener().await;
+    let mut definition = definition(&format!("http://{}/", listener.local_addr().unwrap()));
+    definition.connect_timeout = Duration::from_millis(200);
+    let (answer, phase) = ask_with(&open(&definition), json!(1)).await;
+    let broken = broken(answer);
+    assert_eq!(broken.meaning, failed(FailureClass::NotSent));
+    assert!(broken.message.contains("no answer") || broken.message.contains("within 200ms"), "{}", broken.message);
+    assert_eq!(phase, Phase::BeforeConnect);
+}
+
+#[tokio::test]
+async fn a_call_dropped_before_its_connection_sends_nothing() {
+    let (listener, _fillers) = deaf_listener().await;
+    let provider = open(&definition(&format!("http://{}/", listener.local_addr().unwrap())));
+    let request = provider.prepare(&call_with(json!(1))).unwrap();
+    let progress = Progress::new();
+    assert!(tokio::time::timeout(Duration::from_millis(100), provider.send(request, &progress)).await.is_err());
+    assert_eq!(progress.phase(), Phase::BeforeConnect);
+}
+
+#[tokio::test]
+async fn a_call_dropped_anywhere_has_sent_nothing_unless_its_progress_says_so() {
+    let server = Server::answering(good()).await;
+    let provider = open(&definition(&server.url()));
+    let mut may_have_sent = 0;
+    for polls in 0..40 {
+        let request = provider.prepare(&call_with(json!("dropped"))).unwrap();
+        let progress = Progress::new();
+        {
+            let mut call = std::pin::pin!(provider.send(request, &progress));
+            for _ in 0..polls {
+                if poll_once(call.as_mut()).await.is_some() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        may_have_sent += usize::from(progress.phase() != Phase::BeforeConnect);
+    }
+    // The server reads in the order of arrival: when this one is answered, whatever came is counted.
+    assert_eq!(output(ask_with(&provider, json!("last")).await.0), json!({"ok": true}));
+    let dropped = server.log.requests().iter().filter(|request| request.ends_with(r#"{"do":"dropped"}"#)).count();
+    assert!(dropped <= may_have_sent && may_have_sent < 40, "{dropped} came of {may_have_sent}");
+}
+
+/// Polls once.
+async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_the_provider_closed_is_not_used() {
+    let server = Server::saying(good()).await;
+    let provider = open(&definition(&server.url()));
+    for _ in 0..20 {
+        assert_eq!(output(ask_with(&provider, json!(1)).await.0), json!({"ok": true}));
+    }
+    assert_eq!((server.log.requests().len(), server.log.connections()), (20, 20));
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_the_provider_reset_or_spoke_on_is_not_used() {
+    for unasked in [None, Some(http(408, "connection: close\r\n", ""))] {
+        let (done, gone) = (shared(tokio::sync::Notify::new()), shared(tokio::sync::Notify::new()));
+        let (may_go, is_gone) = (done.clone(), gone.clone());
+        let server = Server::start(move |mut conn: Conn| {
+            let (may_go, is_gone, unasked) = (may_go.clone(), is_gone.clone(), unasked.clone());
+            async move {
+                conn.request().await;
+                conn.write(&good()).await;
+                may_go.notified().await;
+                match unasked {
+                    Some(text) => {
+                        conn.write(&text).await;
+                        is_gone.notify_one();
+                        conn.closed().await;
+                    }
+                    None => {
+                        conn.reset();
+                        is_gone.notify_one();
+                    }
+                }
+            }
+        })
+        .await;
+        let provider = open(&definition(&server.url()));
+        for _ in 0..5 {
+            assert_eq!(output(ask_with(&provider, json!(1)).await.0), json!({"ok": true}));
+            done.notify_one();
+            gone.notified().await;
+        }
+        assert_eq!((server.log.requests().len(), server.log.connections()), (5, 5));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_call_was_dropped_is_closed_and_not_used() {
+    let server = Server::start(|mut conn| async move {
+        conn.request().await;
+        conn.closed().await;
+        conn.log.until(2).await;
+    })
+    .await;
+    let provider = open(&definition(&server.url()));
+    for attempt in 1..=2 {
+        let request = provider.prepare(&call_with(json!(attempt))).unwrap();
+        let progress = Progress::new();
+        tokio::select! {
+            _ = provider.send(request, &progress) => panic!("no answer was given"),
+            () = server.log.until(attempt) => {}
+        }
+        assert_eq!(progress.phase(), Phase::AwaitingHeaders);
+    }
+    assert_eq!((server.log.requests().len(), server.log.connections()), (2, 2));
+}
+
+#[tokio::test]
+async fn calls_side_by_side_have_a_connection_each_and_reach_the_provider_once() {
+    let server = Server::start(|mut conn| async move {
+        while conn.request().await.is_some() {
+            conn.log.until(8).await;
+            conn.write(&good()).await;
+        }
+    })
+    .await;
+    let provider = shared(open(&definition(&server.url())));
+    for round in 1..=3 {
+        let calls: Vec<_> = (0..8)
+            .map(|n| {
+                let provider = provider.clone();
+                tokio::spawn(async move { output(ask_with(&provider, json!(n)).await.0) })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), json!({"ok": true}));
+        }
+        assert_eq!(server.log.requests().len(), 8 * round);
+    }
+    assert_eq!(server.log.connections(), 8);
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_after_a_while() {
+    let (said, hears) = tokio::sync::mpsc::unbounded_channel();
+    let server = Server::start(move |mut conn| {
+        let said = said.clone();
+        async move {
+            while conn.request().await.is_some() {
+                conn.write(&good()).await;
+            }
+            let _ = said.send(());
+        }
+    })
+    .await;
+    let provider = open(&definition(&server.url()));
+    assert_eq!(output(ask_with(&provider, json!(1)).await.0), json!({"ok": true}));
+    let mut hears = hears;
+    // From here on nothing but timers is waited for, and they come at once.
+    tokio::time::pause();
+    assert_eq!(tokio::time::timeout(super::super::pool::LONGEST_IDLE * 3, hears.recv()).await, Ok(Some(())));
+}

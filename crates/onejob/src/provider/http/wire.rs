@@ -1,0 +1,175 @@
+//! What a connection has carried: the one place that sees every byte of a request before it leaves.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use onejob_core::Phase;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::provider::Progress;
+
+/// The state of one connection's present request, shared by the stream that carries it, the body
+/// that feeds it and the call that waits for it.
+#[derive(Clone, Default)]
+pub(super) struct Wire(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    progress: Option<Progress>,
+    /// A write of this request was attempted.
+    begun: bool,
+    /// hyper has taken the whole body.
+    handed_over: bool,
+    /// A byte of the answer has come.
+    has_read: bool,
+    /// Nothing more may be sent on this connection.
+    spoiled: bool,
+}
+
+impl Wire {
+    /// A new request goes over this connection.
+    pub(super) fn begin(&self, progress: Progress, body_is_empty: bool) {
+        let spoiled = self.state().spoiled;
+        *self.state() =
+            State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false, spoiled };
+    }
+
+    /// The request was answered: what the connection does from now on is nobody's progress.
+    pub(super) fn end(&self) {
+        self.state().progress = None;
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.state().begun
+    }
+
+    pub(super) fn has_read(&self) -> bool {
+        self.state().has_read
+    }
+
+    pub(super) fn spoil(&self) {
+        self.state().spoiled = true;
+    }
+
+    pub(super) fn is_spoiled(&self) -> bool {
+        self.state().spoiled
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called before every write, so that "nothing was sent" is never claimed too late.
+    fn about_to_write(&self) {
+        let mut state = self.state();
+        state.begun = true;
+        if let Some(progress) = &state.progress {
+            progress.advance(Phase::Sending);
+        }
+    }
+
+    /// Called when everything written so far has been handed to the operating system.
+    fn flushed(&self) {
+        let state = self.state();
+        if let Some(progress) = &state.progress
+            && state.begun
+            && state.handed_over
+        {
+            progress.advance(Phase::AwaitingHeaders);
+        }
+    }
+}
+
+/// A stream that reports to a [`Wire`] what it carries. It lies above TLS: bytes of the handshake
+/// are no bytes of a request.
+pub(super) struct Watched<S> {
+    inner: S,
+    wire: Wire,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(inner: S, wire: Wire) -> Watched<S> {
+        Watched { inner, wire }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.wire.state().has_read = true;
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        self.wire.about_to_write();
+        Pin::new(&mut self.inner).poll_write(cx, buffer)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.wire.about_to_write();
+        Pin::new(&mut self.inner).poll_write_vectored(cx, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.wire.flushed();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// The body of a request, which tells its [`Wire`] when it was taken.
+pub(super) struct Sent {
+    bytes: Option<Bytes>,
+    wire: Wire,
+}
+
+impl Sent {
+    pub(super) fn new(bytes: Bytes, wire: Wire) -> Sent {
+        Sent { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), wire }
+    }
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = self.bytes.take();
+        if bytes.is_some() {
+            self.wire.state().handed_over = true;
+        }
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
