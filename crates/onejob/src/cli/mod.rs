@@ -19,6 +19,7 @@ mod cancel;
 mod retry;
 mod unknowns;
 mod resolve;
+mod demo;
 mod bench;
 
 #[cfg(test)]
@@ -56,6 +57,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
+    Demo(demo::DemoArgs),
     Serve(ServeArgs),
     Check(CheckArgs),
     Submit(submit::SubmitArgs),
@@ -136,7 +138,9 @@ pub fn main() -> ExitCode {
         Verb::Serve(args) => serve::run(&args.config, args.log_json),
         Verb::Check(args) => check::run(&args.config),
         Verb::Bench(args) => bench::run(args),
-        Verb::Submit(_)
+        Verb::Demo(args) if args.node().is_some() => args.node().map_or(ExitCode::FAILURE, demo::serve),
+        Verb::Demo(_)
+        | Verb::Submit(_)
         | Verb::Get(_)
         | Verb::Watch(_)
         | Verb::List(_)
@@ -147,9 +151,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a verb that speaks to a server, and says on the screen why it stopped.
+/// Runs a verb that shows something, and says on the screen why it stopped.
 fn run(verb: &Verb, screen: &mut Screen) -> Exit {
     let (json, ended) = match verb {
+        Verb::Demo(args) => (args.json, demo::run(args, screen)),
         Verb::Submit(args) => (args.server.json, submit::run(args, screen)),
         Verb::Get(args) => (args.server.json, get::run(args, screen)),
         Verb::Watch(args) => (args.server.json, watch::run(args, screen)),

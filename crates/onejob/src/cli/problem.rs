@@ -39,6 +39,12 @@ impl Problem {
         self.members.get(member).and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
 
+    /// Its status, its name and where it differs: `409 idempotency-conflict, differs: /input/text`.
+    pub(crate) fn brief(&self) -> String {
+        let differs = self.members.get("differs").map(|value| format!(", differs: {}", shown(value)));
+        safe(&format!("{} {}{}", self.status, self.name(), differs.unwrap_or_default()))
+    }
+
     /// Shows it: for programs its own bytes on standard output, for people sentences on standard
     /// error.
     pub(crate) fn show(&self, json: bool, screen: &mut Screen) -> std::io::Result<()> {
