@@ -1,2 +1,4 @@
 //! What breaks onejob: the misbehaving provider, the store contract suite, model checks, chaos runs.
 //! Never published.
+
+pub mod store_contract;

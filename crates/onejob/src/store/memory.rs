@@ -68,11 +68,10 @@ impl MemoryStore {
         let mut record = submit.record();
         let mut touched = None;
         if let Some(start) = &submit.start {
-            if state.by_attempt.contains_key(&start.attempt) {
-                return Err(StoreError::Refused("a new attempt has the id of another".into()));
-            }
             let event = Event { at: submit.at, what: What::Start(start.clone()) };
+            // Not due yet, or not allowed: it waits in line.
             if let Ok(change) = decide(&record.job, &event) {
+                state.refuse_a_taken_id(change.touched)?;
                 touched = change.touched;
                 record = record_after(&record, change, submit.at);
             }
@@ -357,17 +356,22 @@ impl State {
             hold.between(record.job.id);
         }
         let (verdict, touched) = (change.verdict.clone(), change.touched);
-        if let Some(Touched::Inserted(id)) = touched {
-            if self.by_attempt.contains_key(&id) {
-                return Err(StoreError::Refused("a new attempt has the id of another".into()));
-            }
-        }
+        self.refuse_a_taken_id(touched)?;
         for notice in stored_notices(&change, event.at) {
             self.note(notice);
         }
         let after = Arc::new(record_after(record, change, event.at));
         self.store(Some(record), &after, touched);
         Ok(Applied::Done { record: after, verdict })
+    }
+
+    fn refuse_a_taken_id(&self, touched: Option<Touched>) -> Result<()> {
+        match touched {
+            Some(Touched::Inserted(id)) if self.by_attempt.contains_key(&id) => {
+                Err(StoreError::Refused("a new attempt has the id of another".into()))
+            }
+            Some(Touched::Inserted(_) | Touched::Updated(_)) | None => Ok(()),
+        }
     }
 
     /// Puts `after` in the place of `before` and keeps the indexes true.

@@ -1,0 +1,6 @@
+//! The laboratory's tests, in one binary.
+#![allow(clippy::unwrap_used)]
+
+mod store_contract;
+mod store_model;
+mod sqlite;
