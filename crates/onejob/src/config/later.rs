@@ -180,10 +180,7 @@ pub(super) fn contract(item: &Item<'_>) {
         }
         section.end(&[]);
     }
-    item.not_yet(
-        "verification is not supported yet: there are no certificates, so jobs of this task never fail over to another \
-         provider",
-    );
+    item.not_yet("verification is not supported yet: there are no certificates");
 }
 
 /// The file of cases: read and checked, its own errors under its own name.

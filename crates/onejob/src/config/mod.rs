@@ -67,6 +67,17 @@ pub enum RemarkKind {
     UnknownEndsBy,
 }
 
+impl RemarkKind {
+    /// The word for it in output for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RemarkKind::NotSupportedYet => "not_supported_yet",
+            RemarkKind::NoEffect => "no_effect",
+            RemarkKind::UnknownEndsBy => "unknown_ends_by",
+        }
+    }
+}
+
 /// Where jobs are kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreLocation {
@@ -237,6 +248,15 @@ pub struct SimulatedDefinition {
 /// A secret value. Never printed: its `Debug` says `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
+
+impl std::fmt::Display for StoreLocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreLocation::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreLocation::Memory => f.write_str("memory:"),
+        }
+    }
+}
 
 impl Secret {
     /// Wraps a secret.

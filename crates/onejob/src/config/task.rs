@@ -88,6 +88,13 @@ fn providers_of(item: &Item<'_>, known: &Providers, chat: Option<&Item<'_>>) -> 
         }
         providers.push(name.into());
     }
+    if let [first, _, ..] = &*providers {
+        let message = format!(
+            "failover to another provider needs a certificate, and there are none yet: without a pinned provider, jobs \
+             go to {first:?} only"
+        );
+        item.not_yet(&message);
+    }
     if let Some(chat) = chat.filter(|_| !chat_is_read) {
         chat.remark(RemarkKind::NoEffect, "none of the task's providers sends a chat: this block has no effect");
     }
