@@ -87,11 +87,14 @@ struct ServeArgs {
 
 /// Check a configuration: every error with its place, and how an unknown attempt of each task can end
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  onejob check\n  onejob check --config /etc/onejob.toml\n")]
+#[command(after_help = "Examples:\n  onejob check\n  onejob check --config /etc/onejob.toml --json | jq .errors\n")]
 struct CheckArgs {
     /// The configuration file; paths in it are relative to it
     #[arg(long, default_value = "onejob.toml", value_name = "FILE")]
     config: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// Why a verb ended early.
@@ -136,7 +139,7 @@ pub fn main() -> ExitCode {
     };
     match &cli.verb {
         Verb::Serve(args) => serve::run(&args.config, args.log_json),
-        Verb::Check(args) => check::run(&args.config),
+        Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::Demo(args) if args.node().is_some() => args.node().map_or(ExitCode::FAILURE, demo::serve),
         Verb::Demo(_)
