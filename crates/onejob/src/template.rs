@@ -319,6 +319,7 @@ fn environment() -> Environment<'static> {
     environment.remove_global("debug");
     environment.add_filter("tojson", value::tojson);
     environment.add_filter("float", value::float);
+    environment.add_filter("urlencode", value::urlencode);
     environment.set_formatter(|out, _, value| {
         let text = value::to_text(value)?;
         out.write_str(&text).map_err(Error::from)

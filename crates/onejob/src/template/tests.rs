@@ -50,7 +50,8 @@ fn nothing_is_escaped() {
     let scope = scope();
     assert_eq!(value(json!("{{ input.text }}"), &scope), json!("Hi <b>"));
     assert_eq!(value(json!("say {{ input.text }}"), &scope), json!("say Hi <b>"));
-    assert_eq!(value(json!("/v1/{{ 'a b/c?' | urlencode }}"), &scope), json!("/v1/a%20b/c%3F"));
+    assert_eq!(value(json!("/v1/{{ 'a b/c?é' | urlencode }}"), &scope), json!("/v1/a%20b%2Fc%3F%C3%A9"));
+    assert_eq!(value(json!("?{{ {'a': 1, 'b&': 'x y'} | urlencode }}"), &scope), json!("?a=1&b%26=x%20y"));
 }
 
 #[test]

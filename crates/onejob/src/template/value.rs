@@ -4,7 +4,7 @@
 //! asked for. So a large input costs nothing until it is used, and what comes back is what was
 //! there: the same numbers, the members in their order.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Value as Seen, ValueKind};
@@ -331,6 +331,39 @@ pub(super) fn float(
         Some(number) => Ok(see_number(&number.0, Numbers::Computable)),
         None => minijinja::filters::float(state, value, default, options),
     }
+}
+
+/// The filter `urlencode`: a value as one segment of a path or one value of a query, so with `/`
+/// encoded too (RFC 3986, section 2.3); an object as a whole query.
+pub(super) fn urlencode(value: &Seen) -> Result<String, Error> {
+    let json = to_json(value)?;
+    match json.as_object() {
+        None => Ok(encode(&text_of(&json)?)),
+        Some(members) => {
+            let pairs = members.iter().map(|(key, value)| Ok(format!("{}={}", encode(key), encode(&text_of(value)?))));
+            Ok(pairs.collect::<Result<Vec<_>, Error>>()?.join("&"))
+        }
+    }
+}
+
+fn text_of(value: &Value) -> Result<String, Error> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => Err(ours("only text and numbers go into a URL")),
+    }
+}
+
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 fn ours(message: &str) -> Error {

@@ -45,8 +45,8 @@ impl PreparedRequest {
 
 impl std::fmt::Debug for PreparedRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The rest may hold secrets and inputs.
-        f.debug_struct("PreparedRequest").field("origin", &self.origin).field("body_bytes", &self.body.len()).finish()
+        // Everything else may hold secrets and inputs.
+        f.debug_struct("PreparedRequest").field("body_bytes", &self.body.len()).finish_non_exhaustive()
     }
 }
 
@@ -135,6 +135,10 @@ impl Renderer {
         if !url.username().is_empty() || url.password().is_some() {
             return Err("request.url holds a user name or password: put them into a header".to_owned());
         }
+        // Nobody writes them, and they would let a value that is pasted into a path leave it.
+        if has_dot_segment(text) {
+            return Err("request.url renders to a path with `.` or `..` in it".to_owned());
+        }
         Ok(url)
     }
 
@@ -147,6 +151,9 @@ impl Renderer {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if has_body {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        } else if matches!(self.method, Method::POST | Method::PUT | Method::PATCH) {
+            // Without it some servers wait for a body, or answer 411.
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         for (name, template) in &self.headers {
             let rendered = template.render(scope).map_err(|error| place(&format!("request.headers.{name}"), &error))?;
@@ -183,6 +190,13 @@ fn render_chat(chat: &Chat, scope: &Scope) -> Result<Value, String> {
         rendered.insert("max_output_tokens".to_owned(), tokens.into());
     }
     Ok(rendered.into())
+}
+
+/// Whether a URL's path has a segment that a URL parser takes for "here" or "up".
+fn has_dot_segment(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.split(['/', '\\'])
+        .any(|segment| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))
 }
 
 fn place(name: &str, error: &TemplateError) -> String {

@@ -4,6 +4,7 @@ mod answers;
 mod connections;
 mod requests;
 mod server;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -79,6 +79,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         let _ = self.socket.flush().await;
     }
 
+    /// Writes a little; false if the client is gone.
+    pub(super) async fn write_some(&mut self) -> bool {
+        self.socket.write_all(&[b' '; 1024]).await.is_ok()
+    }
+
     /// Waits until the client closes.
     pub(super) async fn closed(&mut self) {
         let mut rest = Vec::new();
