@@ -137,6 +137,7 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
         return Err(Illegal::DeadlinePassed);
     }
     for other in &job.attempts {
+        // The same start a second time: an attempt is never reused for another try.
         if other.id == start.attempt && !other.state.is_open() {
             return Err(Illegal::AttemptClosed(other.state.name()));
         }
@@ -153,7 +154,7 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
                 _,
             ) => false,
         };
-        if blocks {
+        if blocks || other.id == start.attempt {
             return Err(Illegal::AttemptInFlight { attempt: other.id, state: other.state.name() });
         }
     }

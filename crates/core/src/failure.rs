@@ -7,7 +7,7 @@ mod tests;
 use crate::job::Text;
 
 /// How an attempt certainly failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Failure {
     /// Which kind.
     pub class: FailureClass,

@@ -13,7 +13,7 @@ pub type Text = Arc<str>;
 
 /// The durable record of one intent, as far as the rules need it. The intent itself (owner, key,
 /// task, input) is no part of it: no rule depends on it and nothing may change it (R3).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Job {
     /// Its name.
     pub id: JobId,
@@ -41,7 +41,7 @@ pub enum Effects {
 }
 
 /// The result slot. It is written once (R6); only a failed job is ever opened again.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Slot {
     /// Nothing has closed the job. `plan` is there exactly while the job is queued.
     Open {
@@ -62,7 +62,7 @@ pub enum Slot {
 }
 
 /// The next attempt of a queued job.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
     /// Where it will go.
     pub provider: Text,
@@ -75,7 +75,7 @@ pub struct Plan {
 }
 
 /// Why a job failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GivenUp {
     /// What kind of end it was.
     pub class: GiveUpClass,
@@ -108,7 +108,7 @@ pub enum Failover {
 }
 
 /// One try to fulfil a job at one provider. It is never reused for another try.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attempt {
     /// Its name.
     pub id: AttemptId,
@@ -137,7 +137,7 @@ pub struct Attempt {
 }
 
 /// The states of an attempt.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttemptState {
     /// Recorded; the request may or may not have left this machine. Written only when a slot to
     /// send is free, immediately before sending. Leaves by every arrow of the diagram.
@@ -198,7 +198,7 @@ pub enum AttemptState {
 }
 
 /// What ended an unknown attempt.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Resolution {
     /// Whose word it was.
     pub by: ResolvedBy,
@@ -226,7 +226,7 @@ pub enum ResolvedBy {
 }
 
 /// What a provider reported about its work.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     /// The model that answered.
     pub model: Option<Text>,
@@ -235,7 +235,7 @@ pub struct Seen {
 }
 
 /// Tokens as the provider counted them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Usage {
     /// Prompt tokens.
     pub input_tokens: Option<u64>,

@@ -14,6 +14,9 @@ pub mod decide;
 pub mod failure;
 pub mod next;
 
+#[cfg(test)]
+mod model;
+
 pub use decide::{Change, Illegal, Touched, Verdict, decide};
 pub use event::{Digest, Dropped, Event, Evidence, Follow, LateWord, Notice, Payload, Start, Trigger, What};
 pub use failure::{Cause, Failure, FailureClass, Line, Meaning, Observation, Override, Phase, meaning_of};
