@@ -39,9 +39,9 @@ impl Problem {
         self.members.get(member).and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
 
-    /// Its status, its name and where it differs: `409 idempotency-conflict, differs: /input/text`.
+    /// Its status, its name and where it differs: `409 idempotency-conflict, /input/text`.
     pub(crate) fn brief(&self) -> String {
-        let differs = self.members.get("differs").map(|value| format!(", differs: {}", shown(value)));
+        let differs = self.members.get("differs").map(|value| format!(", {}", shown(value)));
         safe(&format!("{} {}{}", self.status, self.name(), differs.unwrap_or_default()))
     }
 

@@ -10,6 +10,9 @@ pub(crate) struct Track {
     changes: Vec<(Duration, String)>,
 }
 
+/// The state of an attempt while nobody can be asked about it.
+pub(crate) const UNSEEN: &str = "unseen";
+
 /// A stretch of a line in one tone.
 pub(crate) type Piece = (Tone, String);
 
@@ -87,6 +90,7 @@ fn stroke(state: &str) -> Option<char> {
         "starting" => Some('─'),
         "running" => Some('━'),
         "unknown" => Some('╍'),
+        UNSEEN => Some('┈'),
         _ => None,
     }
 }

@@ -21,3 +21,6 @@ mod bad_requests;
 mod waiting;
 mod operation;
 mod real_provider;
+
+mod command_line;
+mod demo;

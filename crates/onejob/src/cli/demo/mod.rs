@@ -28,6 +28,7 @@ use self::stage::Show;
 use super::Stop;
 use super::exit::{self, Exit};
 use super::screen::{Screen, Tone};
+use super::timeline::UNSEEN;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,8 +90,7 @@ pub(crate) fn run(args: &DemoArgs, screen: &mut Screen) -> Result<Exit, Stop> {
         let json = serde_json::to_vec(&report).map_err(|error| Stop::told(Exit::JobNotDone, error.to_string()))?;
         screen.raw(&json)?;
     } else {
-        report.show(screen)?;
-        screen.note(format!("       (it took {:.0} s)", begun.elapsed().as_secs_f64()));
+        report.show(begun.elapsed(), screen)?;
     }
     Ok(if report.ok { Exit::Good } else { Exit::JobNotDone })
 }
@@ -99,13 +99,19 @@ fn introduce(node: &Node, screen: &mut Screen) -> Result<(), Stop> {
     screen.line("")?;
     screen.line(screen.paint(Tone::Strong, " onejob: one click, one job, many attempts, one winner"))?;
     let pid = node.pid().unwrap_or_default();
-    for line in [
-        format!(" `onejob serve` runs at {} (process {pid}, a SQLite file in a temporary", node.url),
-        " folder), and beside it a provider that misbehaves and keeps its own ledger.".to_owned(),
-        " Nothing leaves this machine.".to_owned(),
-    ] {
-        screen.line(screen.paint(Tone::Faint, &line))?;
-    }
+    let mut row = |name: &str, text: &str| {
+        let name = screen.paint(Tone::Faint, &format!(" {name:<9}"));
+        screen.line(format!("{name} {text}"))
+    };
+    row("server", &format!("onejob serve, process {pid}, {}, SQLite in a file", node.url))?;
+    row("provider", "slow on purpose; what it is made to do goes into its own ledger")?;
+    row("", "nothing leaves this machine")?;
+    let legend =
+        [("starting", "─ starting"), ("running", "━ running"), ("unknown", "╍ unknown"), ("succeeded", "● won")];
+    let legend = legend.iter().chain(&[("superseded", "○ lost"), (UNSEEN, "┈ no server")]);
+    let legend: Vec<String> = legend.map(|(state, text)| screen.paint(Tone::of_state(state), text)).collect();
+    let name = screen.paint(Tone::Faint, &format!(" {:<9}", "lines"));
+    screen.line(format!("{name} {}", legend.join("   ")))?;
     screen.line("")?;
     Ok(())
 }

@@ -68,7 +68,7 @@ fn other_input(hands: Hands<'_>, show: Show) -> Result<Shown, Stop> {
     stage.play_until("an attempt", |job| !job.attempts.is_empty())?;
     stage.play_to(0.7)?;
     let refused = Problem::of(stage.glance(other)?);
-    stage.tell(Tone::Doubt, &format!("post \"page two\" under that key: {}", refused.brief()))?;
+    stage.tell(Tone::Doubt, &format!("\"page two\" under that key: {}", refused.brief()))?;
     stage.play_to(1.3)?;
     let written = stage.glance(same)?;
     stage.tell(Tone::Strong, r#"post {"copies": 1.0, "text": "page one"}: the same job"#)?;
@@ -104,7 +104,7 @@ fn timeout(hands: Hands<'_>, show: Show) -> Result<Shown, Stop> {
     stage.tell(Tone::Strong, "the user clicks again: the same job, nothing starts")?;
     stage.play_to(2.6)?;
     let refused = Problem::of(stage.start_by_hand("backup")?);
-    stage.tell(Tone::Doubt, &format!("backup by hand, with force: {}", refused.brief()))?;
+    stage.tell(Tone::Doubt, &format!("the user clicks on the fallback, with force: {}", refused.brief()))?;
     stage.play_to(4.0)?;
     stage.provider.release("main");
     let ended = stage.play_until("the late answer", |job| job.state == "succeeded")?;
@@ -114,7 +114,7 @@ fn timeout(hands: Hands<'_>, show: Show) -> Result<Shown, Stop> {
         told.iter().chain([&again]).map(|a| JobView::of(a).map(|job| job.state)).collect::<Result<Vec<_>, _>>()?;
     stage.claim("both clicks are told “unknown”, not an error", states == ["unknown", "unknown"], &states);
     let blocked = refused.name() == "attempt-in-flight";
-    stage.claim("a second attempt is refused, even by hand and with force", blocked, refused.brief());
+    stage.claim("a second attempt is refused, even with force", blocked, refused.brief());
     let by = stage.attempt(1).and_then(|attempt| attempt.resolution.as_ref()).map(|r| r.by.clone());
     let late = by.as_deref() == Some("late_answer") && result(&ended).contains("main");
     stage.claim("the late answer is the result", late, (by, result(&ended)));
@@ -132,7 +132,7 @@ fn reversed_race(hands: Hands<'_>, show: Show) -> Result<Shown, Stop> {
     stage.play_until("a running attempt", |job| job.attempts.iter().any(|attempt| attempt.state == "running"))?;
     stage.play_to(1.4)?;
     let by_hand = stage.start_by_hand("backup")?;
-    stage.tell(Tone::Strong, "the user takes the fallback: a second attempt, wanted")?;
+    stage.tell(Tone::Strong, "the user clicks on the fallback: a second attempt, wanted")?;
     stage.play_until("the second attempt", |job| job.attempts.len() == 2)?;
     stage.play_to(2.2)?;
     stage.provider.release("backup");
@@ -188,9 +188,9 @@ fn crash(hands: Hands<'_>, show: Show) -> Result<Shown, Stop> {
     stage.claim("its attempt is unknown (the node died), not failed", cause.as_deref() == Some("node_died"), cause);
     let by = ended.attempts.first().and_then(|attempt| attempt.resolution.as_ref()).map(|r| r.by.clone());
     let ours = resolved.status == 200 && by.as_deref() == Some("operator") && result(&ended).contains("main");
-    stage.claim("the operator's evidence is the result, with his reason", ours, (resolved.status, by));
+    stage.claim("what the operator found is the result, and the reason is kept", ours, (resolved.status, by));
     once(&mut stage);
-    stage.close("crash (kill -9)", "2: delivered again after the crash")
+    stage.close("crash (kill -9)", "2: delivered again")
 }
 
 /// The claim of every play but one.

@@ -1,5 +1,7 @@
 //! What the demo has shown: every claim with whether it held, and the counts side by side.
 
+use std::time::Duration;
+
 use comfy_table::{Cell, CellAlignment};
 use serde::Serialize;
 
@@ -54,7 +56,7 @@ impl Report {
     }
 
     /// The counts side by side, and what to do next.
-    pub(super) fn show(&self, screen: &mut Screen) -> std::io::Result<()> {
+    pub(super) fn show(&self, took: Duration, screen: &mut Screen) -> std::io::Result<()> {
         let mut table = screen.table(&["", "clicks", "executions", "without onejob"]);
         for (number, play) in (1..).zip(&self.plays) {
             let clicks = Cell::new(play.clicks).set_alignment(CellAlignment::Right);
@@ -79,7 +81,11 @@ impl Report {
         let claims: Vec<&Claim> = self.plays.iter().flat_map(|play| &play.claims).collect();
         let held = claims.iter().filter(|claim| claim.holds).count();
         let (tone, mark) = if self.ok { (Tone::Good, "✓") } else { (Tone::Bad, "✗") };
-        screen.line(format!(" {}", screen.paint(tone, &format!("{mark} {held} of {} claims held", claims.len()))))?;
+        screen.line(format!(
+            " {}",
+            screen
+                .paint(tone, &format!("{mark} {held} of {} claims held, in {:.0} s", claims.len(), took.as_secs_f64()))
+        ))?;
         screen.line("")?;
         for line in [
             " next  README.md, “Quick start”: your own task in ten lines of onejob.toml",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::job::{AttemptView, JobView};
 use super::super::screen::{Screen, Tone, short};
-use super::super::timeline::{Piece, Track, cell_of};
+use super::super::timeline::{Piece, Track, UNSEEN, cell_of};
 
 /// What a terminal needs for it.
 pub(super) const COLUMNS: usize = 80;
@@ -63,6 +63,14 @@ impl Scene {
         }
     }
 
+    /// The API does not answer: what is open now is out of sight.
+    pub(super) fn lose_sight(&mut self, at: Duration) {
+        for line in self.attempts.values_mut().filter(|line| line.track.ended().is_none()) {
+            line.track.see(at, UNSEEN);
+            line.status = "no server".to_owned();
+        }
+    }
+
     /// Something to tell.
     pub(super) fn tell(&mut self, at: Duration, tone: Tone, text: &str) {
         self.events.push((at, tone, text.to_owned()));
@@ -97,7 +105,7 @@ impl Scene {
 
 fn event_line((at, tone, text): &(Duration, Tone, String), screen: &Screen) -> String {
     let moment = screen.paint(Tone::Faint, &format!("{:>6.1} s", at.as_secs_f64()));
-    format!("  {moment}  {}", screen.paint(*tone, text))
+    format!("  {moment}  {}", screen.paint(*tone, &short(text, COLUMNS - 12)))
 }
 
 /// The state of an attempt with one word of why.

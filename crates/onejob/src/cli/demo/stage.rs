@@ -21,6 +21,8 @@ use super::scene::{COLUMNS, Scene};
 const FRAME: Duration = Duration::from_millis(50);
 /// Nothing in a play takes this long; a machine that is this slow gets an error, not a hang.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The pause after a play, in story seconds.
+const BREATH: f64 = 0.8;
 /// How long a click's post holds on for the result, in seconds.
 const HOLD: u64 = 60;
 
@@ -103,8 +105,9 @@ impl<'a> Stage<'a> {
         self.post(&["v1", "jobs"], &body, &[("idempotency-key", wish.key)])
     }
 
-    /// Starts an attempt by hand, as an impatient operator would.
+    /// The user clicks on the fallback: an attempt by hand.
     pub(super) fn start_by_hand(&mut self, provider: &str) -> Result<Answer, Stop> {
+        self.scene.click(self.begun.elapsed());
         let id = self.id();
         self.post(&["v1", "jobs", &id, "attempts"], &format!(r#"{{"provider": "{provider}", "force": true}}"#), &[])
     }
@@ -204,6 +207,8 @@ impl<'a> Stage<'a> {
                 self.screen.line(claim.line(self.screen))?;
             }
             self.screen.line("")?;
+            // Time to read the claims before the next play begins.
+            std::thread::sleep(self.show.second.mul_f64(BREATH));
         }
         Ok(Shown { play, clicks: self.scene.clicks(), executions, otherwise, claims: self.claims })
     }
@@ -216,12 +221,15 @@ impl<'a> Stage<'a> {
         }
         let query = [("owner", self.owner), ("idempotency_key", self.key)];
         // No answer is part of the play: the node may be dead just now.
-        if let Ok(answer) = self.node.client.call(&["v1", "jobs"], Send::Get(&query), Duration::ZERO) {
-            let found = job::read::<Found>(&answer.or_refused()?)?.jobs.into_iter().next();
-            if let Some(job) = found {
-                self.scene.see(self.begun.elapsed(), &job);
-                self.job = Some(job);
+        match self.node.client.call(&["v1", "jobs"], Send::Get(&query), Duration::ZERO) {
+            Ok(answer) => {
+                let found = job::read::<Found>(&answer.or_refused()?)?.jobs.into_iter().next();
+                if let Some(job) = found {
+                    self.scene.see(self.begun.elapsed(), &job);
+                    self.job = Some(job);
+                }
             }
+            Err(_) => self.scene.lose_sight(self.begun.elapsed()),
         }
         self.scene.count(self.begun.elapsed(), self.executions());
         if self.show.live && !self.show.quiet {

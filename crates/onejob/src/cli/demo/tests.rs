@@ -61,7 +61,8 @@ fn no_line_is_wider_than_the_terminal() {
     for at in 0..40 {
         scene.click(ms(at * 40));
     }
-    for line in scene.timeline(ms(9000), &screen()) {
+    scene.tell(ms(9000), Tone::Doubt, &"a long story ".repeat(9));
+    for line in scene.timeline(ms(9000), &screen()).into_iter().chain(scene.events(&screen())) {
         assert!(line.chars().count() <= COLUMNS, "{line}");
     }
 }
@@ -80,4 +81,19 @@ fn one_claim_that_does_not_hold_is_enough() {
     assert!(Report::new(vec![shown(vec![claim(true)])]).ok);
     assert!(!Report::new(vec![shown(vec![claim(true)]), shown(vec![claim(true), claim(false)])]).ok);
     assert_eq!(claim(false).line(&screen()), "   ✗ c\n     seen: 2");
+}
+
+#[test]
+fn an_open_attempt_is_out_of_sight_while_no_server_answers() {
+    let mut scene = Scene::new(ms(1000));
+    scene.see(ms(0), &job(&attempt(1, "main", "starting", "")));
+    scene.lose_sight(ms(500));
+    assert!(
+        scene.timeline(ms(900), &screen())[1].ends_with("┈┈▸     no server"),
+        "{:?}",
+        scene.timeline(ms(900), &screen())
+    );
+    scene.see(ms(950), &job(&attempt(1, "main", "failed", "")));
+    scene.lose_sight(ms(960));
+    assert!(scene.timeline(ms(1000), &screen())[1].ends_with("failed"), "what has ended stays ended");
 }

@@ -1,0 +1,55 @@
+//! `onejob demo` itself: every claim holds, and what people read is this.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn demo(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_onejob")).arg("demo").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The picture without what differs from run to run: moments, the lines themselves, the process.
+fn redacted(line: &str) -> String {
+    for label in ["   clicks ", "   main #", "   backup #", "   ledger "] {
+        if line.starts_with(label) && !line.contains("executions  ") {
+            let mut words: Vec<&str> = line.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect();
+            let status = words.pop().unwrap_or_default();
+            return format!("   {:<12}…  {status}", words.first().copied().unwrap_or_default());
+        }
+    }
+    if let Some((moment, event)) = line.split_once(" s  ").filter(|(moment, _)| moment.trim().parse::<f64>().is_ok()) {
+        let event = event.split_once("kill -9 ").map_or(event.to_owned(), |(_, rest)| {
+            format!("kill -9 …{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+        });
+        return format!("{}t s  {event}", " ".repeat(moment.len() - 1));
+    }
+    if line.starts_with(" server ") {
+        return " server    …".to_owned();
+    }
+    line.split_once(" claims held, in ").map_or(line.to_owned(), |(claims, _)| format!("{claims} claims held, in …"))
+}
+
+#[test]
+fn the_demo_keeps_every_promise_that_it_makes() {
+    let (code, out, err) = demo(&["--fast"]);
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    assert_eq!(err, "");
+    for line in out.lines() {
+        assert!(line.chars().count() <= 80, "wider than a terminal: {line}");
+        assert!(!line.ends_with('…'), "cut: {line}");
+    }
+    insta::assert_snapshot!(out.lines().map(redacted).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn the_demo_tells_programs_what_held() {
+    let (code, out, err) = demo(&["--fast", "--json"]);
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["ok"], true);
+    let executions: Vec<u64> =
+        report["plays"].as_array().unwrap().iter().map(|play| play["executions"].as_u64().unwrap()).collect();
+    assert_eq!(executions, [1, 1, 1, 2, 1], "the race alone was asked for twice");
+}
