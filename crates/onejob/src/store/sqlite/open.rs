@@ -125,14 +125,16 @@ pub(super) fn writer(file: &Path, options: &SqliteOptions) -> Result<Connection,
     let sqlite = |source| OpenError::Sqlite { file: file.to_owned(), source };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags).map_err(sqlite)?;
+    // First of all: everything after it may find the file locked for a moment, the switch to WAL too.
+    connection.busy_timeout(options.busy_timeout).map_err(sqlite)?;
+    // Before anything is written.
+    known_version(&connection, file)?;
     set_up_writer(&connection, options).map_err(sqlite)?;
     migrate(&mut connection, file)?;
     Ok(connection)
 }
 
 fn set_up_writer(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
-    // First of all: the switch to WAL itself may find the file locked for a moment.
-    connection.busy_timeout(options.busy_timeout)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // R10: a commit is on the disk before it is answered. With group commit FULL costs little.
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -158,27 +160,38 @@ pub(super) fn reader(file: &Path, options: &SqliteOptions) -> Result<Connection,
     Ok(connection)
 }
 
-/// Brings the schema to the version that this build knows; refuses a newer one.
-pub(super) fn migrate(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
+/// Brings the schema to the version that this build knows.
+fn migrate(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::Sqlite { file: file.to_owned(), source };
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
-    let owner: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(sqlite)?;
-    let objects: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sqlite)?;
-    if owner != APPLICATION_ID && objects > 0 {
-        return Err(OpenError::Foreign { file: file.to_owned() });
-    }
-    if found > known {
-        return Err(OpenError::Newer { file: file.to_owned(), found, known });
-    }
-    for (version, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
-        let version: i64 = version;
+    let done = known_version(connection, file)?;
+    for (before, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         let transaction = connection.transaction().map_err(sqlite)?;
         transaction.execute_batch(migration).map_err(sqlite)?;
-        transaction.pragma_update(None, "user_version", version).map_err(sqlite)?;
+        // A migration and its number are one commit.
+        transaction.pragma_update(None, "user_version", number(before + 1)).map_err(sqlite)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
         transaction.commit().map_err(sqlite)?;
     }
     Ok(())
+}
+
+/// How many migrations the file has seen. Refuses a file that is not ours or newer than this build.
+fn known_version(connection: &Connection, file: &Path) -> Result<usize, OpenError> {
+    let ask = |question: &str| {
+        let answer = connection.query_row(question, [], |row| row.get::<_, i64>(0));
+        answer.map_err(|source| OpenError::Sqlite { file: file.to_owned(), source })
+    };
+    let is_ours = ask("PRAGMA application_id")? == i64::from(APPLICATION_ID);
+    if !is_ours && ask("SELECT count(*) FROM sqlite_schema")? > 0 {
+        return Err(OpenError::Foreign { file: file.to_owned() });
+    }
+    let (found, known) = (ask("PRAGMA user_version")?, number(MIGRATIONS.len()));
+    match usize::try_from(found) {
+        Ok(version) if found <= known => Ok(version),
+        _ => Err(OpenError::Newer { file: file.to_owned(), found, known }),
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
