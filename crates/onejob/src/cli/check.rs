@@ -5,6 +5,7 @@ mod tests;
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use comfy_table::{Cell, Color, Table};
 use onejob_core::Effects;
@@ -14,8 +15,9 @@ use super::exit::Exit;
 use super::screen::{Screen, Tone, safe};
 use super::{CheckArgs, Stop, say};
 use crate::config::{
-    Config, ConfigErrors, OnUnknown, ProviderConfig, ProviderKind, Remark, RemarkKind, Task, duration_text,
+    Config, ConfigError, ConfigErrors, OnUnknown, ProviderConfig, ProviderKind, Remark, RemarkKind, Task, duration_text,
 };
+use crate::provider::Provider;
 
 /// Checks a configuration and tells what there is to tell.
 pub(super) fn run(args: &CheckArgs) -> ExitCode {
@@ -30,7 +32,7 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
 /// The same on any screen.
 pub(super) fn check(args: &CheckArgs, screen: &mut Screen) -> io::Result<Exit> {
     let file = args.config.display().to_string();
-    let read = Config::load(&args.config);
+    let read = Config::load(&args.config).and_then(|config| openable(&file, config));
     if args.json {
         let document = read.as_ref().map_or_else(|errors| errors_json(&file, errors), |config| json(&file, config));
         screen.line(document.to_string())?;
@@ -41,6 +43,17 @@ pub(super) fn check(args: &CheckArgs, screen: &mut Screen) -> io::Result<Exit> {
         }
     }
     Ok(if read.is_ok() { Exit::Good } else { Exit::JobNotDone })
+}
+
+/// `serve` opens every provider at its start: what fails then is an error now.
+fn openable(file: &str, config: Config) -> Result<Config, ConfigErrors> {
+    let opened = config.providers.values().map(|provider| (provider, Provider::open(provider)));
+    let error = |(provider, opened): (&Arc<ProviderConfig>, Result<Provider, String>)| {
+        let message = opened.err()?;
+        Some(ConfigError { file: file.to_owned(), line: 0, key: format!("providers.{}", provider.name), message })
+    };
+    let errors: Vec<ConfigError> = opened.filter_map(error).collect();
+    if errors.is_empty() { Ok(config) } else { Err(ConfigErrors(errors)) }
 }
 
 fn show_errors(file: &str, errors: &ConfigErrors, screen: &mut Screen) {

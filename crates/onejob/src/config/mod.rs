@@ -284,6 +284,15 @@ impl ProviderConfig {
             ProviderKind::Simulated(_) | ProviderKind::Worker => false,
         }
     }
+
+    /// Whether its answer to a call ends the attempt: it neither works in the background nor pulls.
+    pub fn answers_calls(&self) -> bool {
+        match &self.kind {
+            ProviderKind::Http(definition) => definition.response.handle.is_none(),
+            ProviderKind::Simulated(_) => true,
+            ProviderKind::Worker => false,
+        }
+    }
 }
 
 impl HttpDefinition {

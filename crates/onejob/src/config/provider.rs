@@ -103,9 +103,15 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
     let request = section.need("request", "a table with at least the url").and_then(|item| request(&item, &known));
     let response = section.get("response").map_or(Some(ResponseDefinition::default()), |item| response(&item, &known));
     let outcomes = section.get("outcomes").and_then(|item| outcomes(&item)).unwrap_or_default();
-    let idempotency_header = section.get("idempotency").and_then(|item| later::idempotency(&item));
+    let idempotency = section.get("idempotency");
+    let idempotency_header = idempotency.as_ref().and_then(later::idempotency);
     later::read(section, &known);
     let Request { method, url, headers, body } = request?;
+    if let Some(item) = idempotency
+        && headers.iter().any(|(name, _)| Some(name) == idempotency_header.as_ref())
+    {
+        item.error("names a header that request.headers gives too: remove it there, it carries the attempt's id");
+    }
     let response = response?;
     let definition = HttpDefinition {
         secrets,

@@ -58,7 +58,7 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
         chat: chat.flatten().map(Arc::new),
         output: output.flatten().unwrap_or_default(),
     };
-    remark_on_unknown(&section, &task);
+    remark_on_unknown(&section, &task, known);
     section.end(&[]);
     Some(task)
 }
@@ -180,9 +180,10 @@ fn output(item: &Item<'_>) -> Option<OutputContract> {
 }
 
 /// How an unknown attempt of this task can end in this build.
-fn remark_on_unknown(section: &Section<'_>, task: &Task) {
+fn remark_on_unknown(section: &Section<'_>, task: &Task, known: &Providers) {
     let mut ways = Vec::new();
-    if !task.linger.is_zero() {
+    let mut providers = task.providers.iter().filter_map(|name| known.get(name)?.as_ref());
+    if !task.linger.is_zero() && providers.any(|provider| provider.answers_calls()) {
         ways.push(format!("a late answer within {}", duration_text(task.linger)));
     }
     ways.push("an operator's word".to_owned());

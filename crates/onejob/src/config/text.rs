@@ -129,7 +129,7 @@ pub(super) fn rule(item: &Item<'_>) -> Option<(String, Rule)> {
     let mut good = true;
     for root in rule.names() {
         if !RULE.contains(&root.as_str()) {
-            item.error(format!("there is no `{root}` here; {}", suggestion(&root, RULE)));
+            item.error(format!("there is no `{root}` here; {}", suggestion(root, RULE)));
             good = false;
         }
     }

@@ -34,6 +34,7 @@ impl Buffer {
 fn checked(text: &str, json: bool) -> (Exit, String, String) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("onejob.toml"), text).unwrap();
+    std::fs::write(dir.path().join("ca.pem"), "no certificate").unwrap();
     std::fs::write(dir.path().join("key"), "sk-never-shown").unwrap();
     let (out, err) = (Buffer::default(), Buffer::default());
     let mut screen = Screen::of_writers(Box::new(out.clone()), Box::new(err.clone()));
@@ -98,6 +99,14 @@ fn programs_get_one_document_in_either_case() {
     assert_eq!(document["errors"][0]["line"], 2);
     assert_eq!(document["errors"][0]["key"], "server.listen");
     assert_eq!(document["errors"][0]["file"], "onejob.toml");
+}
+
+#[test]
+fn what_serve_could_not_open_is_an_error() {
+    let text = "[providers.a]\nkind = \"http\"\nca_file = \"ca.pem\"\nrequest = { url = \"https://x/\" }\n";
+    let (exit, out, err) = checked(text, false);
+    assert_eq!((exit, out.as_str()), (Exit::JobNotDone, ""));
+    assert!(err.starts_with("onejob.toml: providers.a: ca_file ca.pem: "), "{err}");
 }
 
 #[test]

@@ -171,6 +171,24 @@ fn what_is_not_supported_yet_is_said_with_its_line() {
 }
 
 #[test]
+fn a_late_answer_ends_the_unknown_only_where_one_can_come() {
+    let ends = |provider: &str, linger: &str| {
+        let text = format!("[providers.a]\n{provider}\n[tasks.t]\nproviders = [\"a\"]\nlinger = \"{linger}\"\n");
+        let config = Config::from_text(&text).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut remarks = config.remarks.into_iter();
+        remarks.find(|remark| remark.kind == RemarkKind::UnknownEndsBy).unwrap().message
+    };
+    let by_answer = "an unknown attempt ends by a late answer within 5s, or an operator's word";
+    let by_word = "an unknown attempt ends by an operator's word";
+    assert_eq!(ends("kind = \"simulated\"", "5s"), by_answer);
+    assert_eq!(ends("kind = \"simulated\"", "0s"), by_word);
+    assert_eq!(ends("kind = \"worker\"", "5s"), by_word);
+    let http = "kind = \"http\"\nrequest = { url = \"http://x/\" }";
+    assert_eq!(ends(http, "5s"), by_answer);
+    assert_eq!(ends(&format!("{http}\nresponse = {{ handle = \"{{{{ body.id }}}}\" }}"), "5s"), by_word);
+}
+
+#[test]
 fn a_chat_block_that_nobody_sends_is_remarked() {
     let text = "[providers.a]\nkind = \"simulated\"\n[tasks.t]\nproviders = [\"a\"]\nchat = { user = \"x\" }\n";
     let config = Config::from_text(text).unwrap();

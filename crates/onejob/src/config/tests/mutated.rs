@@ -130,3 +130,13 @@ fn any_text_is_a_configuration_or_a_list_of_errors() {
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+#[test]
+fn deep_nesting_is_an_error_and_no_overflow() {
+    let brackets = format!("[server]\nlisten = {}", "[".repeat(20_000));
+    let dots = format!("[server]\n{}a = 1", "a.".repeat(20_000));
+    let body = format!("[providers.p]\nkind = \"simulated\"\nbehaviour.{}a = \"{{{{ input }}}}\"", "a.".repeat(20_000));
+    for text in [brackets, dots, body] {
+        assert!(!Config::from_text(&text).unwrap_err().0.is_empty());
+    }
+}

@@ -126,6 +126,7 @@ fn requests_and_answers() {
         "[providers.a.request]\nurl = \"http://x/{{ inptu.x }}\"\nbody = { a = \"{{ body.x }}\", b = \"{{ secret.key }}\", c = \"{{ provider.model }}\" }\n",
         "secrets = { key = { env = \"NOT_SET\" } }\n[providers.a.request]\nurl = \"http://x/\"\nheaders = { a = \"{{ secret.kye }}\", b = \"{{ secret.key }}\" }\n",
         "request = { url = \"http://x/\" }\nresponse = { output = \"{{ bdy.x }}\", handle = 7, usage = { input = \"{{ body.a }}\" }, truncated = true, modle = \"x\" }\n",
+        "request = { url = \"http://x/\", headers = { idempotency-key = \"x\" } }\nidempotency = { header = \"Idempotency-Key\" }\n",
         "request = { url = \"http://x/\" }\nresponse = { usage = { input_tokens = 5 } }\n",
         "request = { url = \"http://x/\" }\noutcomes = { refused = [503, 200, 99, 600, \"x\"], invalid = [503], timeout = [504], unknown = 404 }\n",
     ]
