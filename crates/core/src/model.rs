@@ -152,7 +152,7 @@ fn explore(world: World) -> Explored {
 /// Every event that a world knows, legal or not.
 fn events(world: &World, state: &State) -> Vec<Event> {
     let mut all = vec![What::Cancel, What::DeadlinePassed];
-    let used_up = matches!(state.job.slot, Slot::GivenUp(_)) && state.job.version >= 2 * world.reopenings + 1;
+    let used_up = matches!(state.job.slot, Slot::GivenUp(_)) && state.job.version > 2 * world.reopenings;
     if !used_up {
         all.push(What::Reopen { provider: FIRST.into() });
     }

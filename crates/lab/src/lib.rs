@@ -2,3 +2,4 @@
 //! Never published.
 
 pub mod store_contract;
+pub mod fuzz;
