@@ -4,6 +4,7 @@
 //! the expression's value; anything else is text with expressions in it. Nothing is escaped, no
 //! template can name another or a file, and every evaluation has a budget ([`FUEL`]).
 
+mod known;
 mod value;
 
 #[cfg(test)]
@@ -207,6 +208,7 @@ impl Rule {
     /// If it is none.
     pub fn compile(text: &str) -> Result<Rule, TemplateError> {
         let expression = EXPRESSIONS.compile_expression_owned(text.to_owned()).map_err(|e| describe(&e))?;
+        known::check_expression(&EXPRESSIONS, text)?;
         let names = own_names(expression.undeclared_variables(false)).collect();
         Ok(Rule { expression, names })
     }
@@ -290,9 +292,11 @@ fn compile_string(text: &str, texts: &mut Environment<'static>) -> Result<Node, 
         }
         // `{{ a }} and {{ b }}` begins and ends like one expression too; its inside is none.
         if let Ok(expression) = EXPRESSIONS.compile_expression_owned(inside.to_owned()) {
+            known::check_expression(&EXPRESSIONS, inside)?;
             return Ok(Node::Expression(expression));
         }
     }
+    known::check_text(&EXPRESSIONS, text)?;
     let name = texts.templates().count().to_string();
     texts.add_template_owned(name.clone(), text.to_owned()).map_err(|e| describe(&e))?;
     Ok(Node::Text(name))

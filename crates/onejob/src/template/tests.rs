@@ -145,7 +145,6 @@ fn a_syntax_error_is_told_with_its_place() {
     let error = Template::compile(&json!({"a": [1, "x {{ input. }}"]})).unwrap_err();
     assert_eq!(error.path, "/a/1");
     assert!(error.message.starts_with("not a template: "), "{error}");
-    assert!(Template::compile(&json!("{{ input.x | nofilter }}")).is_ok_and(|t| t.render(&scope()).is_err()));
 }
 
 #[test]
@@ -238,4 +237,25 @@ fn a_rule_holds_or_not() {
     assert_eq!(holds("output.words is defined"), Ok(false));
     assert!(Rule::compile("output.bullets |").is_err());
     assert!(Rule::compile("").is_err());
+}
+
+#[test]
+fn filters_and_tests_are_known_before_anything_is_sent() {
+    let reason = |text: &str| Template::compile(&json!(text)).map_err(|e| e.message).err();
+    assert_eq!(reason("{{ input.x | uper }}"), Some("there is no filter `uper`".into()));
+    assert_eq!(reason("a | b {{ input.x | upper|lowr }}"), Some("there is no filter `lowr`".into()));
+    assert_eq!(reason("{{ input.x is not defind }}"), Some("there is no test `defind`".into()));
+    assert_eq!(reason("a {% if input.x is strin %}x{% endif %}"), Some("there is no test `strin`".into()));
+    for good in [
+        "{{ input.x | default('a | b is c \\' | d') }}",
+        "this is text | so {{ input.is }}",
+        "{{ 1 is divisibleby(1) or input.x is none }}",
+        "{% raw %}{{ x | nothing }}{% endraw %}",
+        "{{ input.x | tojson | length }}",
+        "{{ input.a if input.a is string and input.b is not none }}",
+        "{{ x | selectattr('content', 'defined') }}",
+    ] {
+        assert_eq!(reason(good), None, "{good}");
+    }
+    assert_eq!(Rule::compile("output | lenght > 1").unwrap_err().message, "there is no filter `lenght`");
 }

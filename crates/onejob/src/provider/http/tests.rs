@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod presets;
 mod requests;
 mod server;
 mod tls;
