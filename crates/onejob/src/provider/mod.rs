@@ -20,7 +20,7 @@ use crate::template::Scope;
 /// A provider that is ready to be called.
 pub enum Provider {
     /// Any HTTP API, as its definition says.
-    Http(http::HttpProvider),
+    Http(Box<http::HttpProvider>),
     /// Misbehaves on demand, in this process.
     Simulated(simulated::SimulatedProvider),
     /// The team's own workers pull; nothing is sent. Not supported yet.
@@ -143,7 +143,7 @@ impl Provider {
     pub fn open(config: &ProviderConfig) -> Result<Provider, String> {
         match &config.kind {
             ProviderKind::Http(definition) => {
-                Ok(Provider::Http(http::HttpProvider::open(&config.name, config.concurrency, definition)?))
+                Ok(Provider::Http(Box::new(http::HttpProvider::open(&config.name, config.concurrency, definition)?)))
             }
             ProviderKind::Simulated(definition) => {
                 Ok(Provider::Simulated(simulated::SimulatedProvider::open(&config.name, definition)?))

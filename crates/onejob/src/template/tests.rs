@@ -210,7 +210,7 @@ fn a_template_tells_the_names_that_it_reads() {
     let names: Vec<_> = Template::compile(&template).unwrap().names().into_iter().collect();
     assert_eq!(names, ["chat", "input", "job", "secret"]);
     assert_eq!(
-        Rule::compile("output.a | length < input.b").unwrap().names().into_iter().collect::<Vec<_>>(),
+        Rule::compile("output.a | length < input.b").unwrap().names().iter().collect::<Vec<_>>(),
         ["input", "output"]
     );
 }
