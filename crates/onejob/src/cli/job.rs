@@ -3,7 +3,6 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use comfy_table::Cell;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,7 +10,7 @@ use serde_json::value::RawValue;
 use super::Stop;
 use super::client::{Answer, Client, Send};
 use super::exit::Exit;
-use super::screen::{Screen, Tone, ago, safe, short, span, state_cell, when};
+use super::screen::{Screen, Tone, ago, safe, short, span, when};
 
 /// The longest single hold that is asked of a server. A longer wait is several of them, so that
 /// proxies in between see a living connection.
@@ -156,19 +155,19 @@ impl JobView {
         let next = match self.state.as_str() {
             "unknown" => {
                 let attempt = self.attempts.iter().find(|a| a.state == "unknown").map_or("ATTEMPT", |a| a.id.as_str());
-                format!("{} {}", endings(), resolve_line(attempt))
+                (endings(), resolve_line(attempt))
             }
             "failed" if self.safe_new_key => {
-                format!("`onejob retry {}` tries again under the same job. Nothing was done anywhere.", self.id)
+                ("nothing was done anywhere. To try again under the same job:", format!("onejob retry {}", self.id))
             }
-            "failed" => format!(
-                "`onejob retry {}` tries again under the same job. An attempt may have had effects: look before.",
-                self.id
+            "failed" => (
+                "an attempt may have had effects: look before you try again, under the same job:",
+                format!("onejob retry {}", self.id),
             ),
             _ => return Ok(()),
         };
         screen.line("")?;
-        screen.line(format!("{} {}", screen.paint(Tone::Strong, "next:"), safe(&next)))
+        screen.advise("next:", next.0, &[safe(&next.1)])
     }
 }
 
@@ -197,7 +196,10 @@ impl AttemptView {
         parts.extend(self.failure.as_ref().map(FailureView::sentence));
         if let Some(resolution) = &self.resolution {
             let by = format!("by {}", safe(&resolution.by).replace('_', " "));
-            parts.push(resolution.reason.as_deref().map_or(by.clone(), |reason| format!("{by}: {}", safe(reason))));
+            // What an operator says of a failure is the failure's message too.
+            let told = self.failure.as_ref().map(|failure| failure.message.as_str());
+            let reason = resolution.reason.as_deref().filter(|reason| told != Some(reason));
+            parts.push(reason.map_or(by.clone(), |reason| format!("{by}: {}", safe(reason))));
         }
         parts.join("; ")
     }
@@ -215,7 +217,7 @@ impl AttemptView {
 }
 
 /// A cause in words.
-pub(crate) fn cause_words(cause: &str) -> String {
+fn cause_words(cause: &str) -> String {
     match cause {
         "timeout" => "no answer in time".to_owned(),
         "connection_lost" => "connection lost".to_owned(),
@@ -234,24 +236,36 @@ pub(crate) fn endings() -> &'static str {
 
 /// The command that ends an unknown attempt.
 pub(crate) fn resolve_line(attempt: &str) -> String {
-    format!("`onejob resolve {attempt} --outcome succeeded|failed|abandoned --reason …`")
+    format!("onejob resolve {attempt} --outcome … --reason …")
 }
 
+/// A line per attempt, and one under it for what stands behind its state.
 fn show_attempts(attempts: &[AttemptView], now: Timestamp, screen: &mut Screen) -> io::Result<()> {
-    let mut table = screen.table(&["#", "attempt", "provider", "state", "started", "took", ""]);
+    let width = |text: fn(&AttemptView) -> &str, least: usize| {
+        attempts.iter().map(|attempt| short(text(attempt), 24).chars().count()).max().unwrap_or(0).max(least)
+    };
+    let (provider, state) = (width(|a| &a.provider, "provider".len()), width(|a| &a.state, "state".len()));
+    let header = format!(
+        "{:>3}  {:<30}  {:<provider$}  {:<state$}  {:<9}  took",
+        "#", "attempt", "provider", "state", "started"
+    );
+    screen.line(screen.paint(Tone::Faint, &header))?;
     for attempt in attempts {
-        table.add_row([
-            Cell::new(attempt.number),
-            Cell::new(safe(&attempt.id)),
-            Cell::new(short(&attempt.provider, 24)),
-            state_cell(&attempt.state),
-            Cell::new(ago(&attempt.started_at, now)),
-            Cell::new(attempt.took(now)),
-            Cell::new(attempt.remark()),
-        ]);
+        let shown = screen.paint(Tone::of_state(&attempt.state), &format!("{:<state$}", short(&attempt.state, 24)));
+        screen.line(format!(
+            "{:>3}  {:<30}  {:<provider$}  {shown}  {:<9}  {}",
+            attempt.number,
+            safe(&attempt.id),
+            short(&attempt.provider, 24),
+            ago(&attempt.started_at, now),
+            attempt.took(now)
+        ))?;
+        let remark = attempt.remark();
+        if !remark.is_empty() {
+            screen.advise("    ", &remark, &[])?;
+        }
     }
-    keep_whole(&mut table, 1);
-    screen.print_table(&table)
+    Ok(())
 }
 
 /// Never breaks the ids in a column: people copy them.

@@ -22,6 +22,9 @@ Examples:
   onejob list --task summarize --state failed --all --json | jq -r '.jobs[].id'
 ";
 
+/// What a table with a line per job needs.
+const WIDE: usize = 110;
+
 /// List jobs, newest first
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::help()))]
@@ -101,17 +104,23 @@ fn show(jobs: &[JobView], screen: &mut Screen) -> Result<(), Stop> {
         return Ok(());
     }
     let now = Timestamp::now();
-    let mut table = screen.table(&["job", "state", "task", "owner", "key", "attempts", "created"]);
+    let narrow = screen.is_narrower(WIDE);
+    let header: &[&str] = if narrow {
+        &["job\nowner  key", "state", "task", "created"]
+    } else {
+        &["job", "state", "task", "owner", "key", "attempts", "created"]
+    };
+    let mut table = screen.table(header);
     for job in jobs {
-        table.add_row([
-            Cell::new(safe(&job.id)),
-            state_cell(&job.state),
-            Cell::new(short(job.task.as_deref().unwrap_or("-"), 24)),
-            Cell::new(short(&job.owner, 24)),
-            Cell::new(short(&job.idempotency_key, 24)),
-            Cell::new(job.attempts.len()),
-            Cell::new(ago(&job.created_at, now)),
-        ]);
+        let (owner, key) = (short(&job.owner, 24), short(&job.idempotency_key, 24));
+        let task = Cell::new(short(job.task.as_deref().unwrap_or("-"), 24));
+        let (state, created) = (state_cell(&job.state), Cell::new(ago(&job.created_at, now)));
+        if narrow {
+            table.add_row([Cell::new(format!("{}\n{owner}  {key}", safe(&job.id))), state, task, created]);
+        } else {
+            let attempts = Cell::new(job.attempts.len());
+            table.add_row([Cell::new(safe(&job.id)), state, task, Cell::new(owner), Cell::new(key), attempts, created]);
+        }
     }
     keep_whole(&mut table, 0);
     screen.print_table(&table)?;

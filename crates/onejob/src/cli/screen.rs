@@ -11,6 +11,9 @@ use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use jiff::{SignedDuration, Timestamp};
 
+/// Prose is broken into lines of this width.
+const PROSE: usize = 80;
+
 /// What a piece of text stands for; the colours are chosen in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tone {
@@ -136,15 +139,31 @@ impl Screen {
         self.drawn = 0;
     }
 
+    /// A paragraph on standard output: a painted word, a text and commands to copy, each on a line.
+    pub(crate) fn advise(&mut self, word: &str, text: &str, commands: &[String]) -> io::Result<()> {
+        let painted = self.paint(Tone::Strong, word);
+        for line in paragraph(word, &painted, text, commands) {
+            self.line(line)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a table as wide as `columns` does not fit. Where there is no terminal, all fits.
+    pub(crate) fn is_narrower(&self, columns: usize) -> bool {
+        self.width.is_some_and(|width| width < columns)
+    }
+
     /// One line on standard error. A closed standard error is nobody's trouble.
     pub(crate) fn note(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.err, "{}", text.as_ref());
     }
 
-    /// One line on standard error that begins with a painted word.
+    /// A paragraph on standard error that begins with a painted word.
     pub(crate) fn notice(&mut self, tone: Tone, word: &str, text: impl AsRef<str>) {
-        let word = paint(self.err_colour, tone, word);
-        self.note(format!("{word} {}", text.as_ref()));
+        let painted = paint(self.err_colour, tone, word);
+        for line in paragraph(word, &painted, text.as_ref(), &[]) {
+            self.note(line);
+        }
     }
 
     /// A table without lines but the one under its header, as wide as the terminal at most.
@@ -172,6 +191,52 @@ impl Screen {
         }
         Ok(())
     }
+}
+
+/// A text under a word, broken into lines of [`PROSE`] characters; commands stay whole.
+fn paragraph(word: &str, painted: &str, text: &str, commands: &[String]) -> Vec<String> {
+    let indent = word.chars().count() + 1;
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split('\n') {
+        lines.extend(wrap(part.trim_start(), PROSE - indent));
+    }
+    let blank = " ".repeat(indent);
+    let mut first = true;
+    let begin = |line: String| {
+        let begin = if std::mem::take(&mut first) { format!("{painted} ") } else { blank.clone() };
+        format!("{begin}{line}")
+    };
+    lines.into_iter().chain(commands.iter().map(|command| format!("  {command}"))).map(begin).collect()
+}
+
+/// Breaks a text at spaces into lines of at most `width` characters. A longer word keeps its line,
+/// and what stands between backticks is one word.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut quoted = false;
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if quoted || line.chars().count() + 1 + until_space(text, word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+        quoted ^= word.matches('`').count() % 2 == 1;
+    }
+    lines
+}
+
+/// How many characters stand together from `word` on, which is a part of `text`.
+fn until_space(text: &str, word: &str) -> usize {
+    let start = word.as_ptr() as usize - text.as_ptr() as usize;
+    let mut quoted = false;
+    let rest = text.get(start..).unwrap_or(word).chars();
+    rest.take_while(|c| {
+        quoted ^= *c == '`';
+        quoted || *c != ' '
+    })
+    .count()
 }
 
 fn paint(colour: bool, tone: Tone, text: &str) -> String {
@@ -225,6 +290,14 @@ pub(crate) fn when(moment: &str, now: Timestamp) -> String {
     }
 }
 
+/// The absolute half of [`when`], to the minute.
+pub(crate) fn clock(moment: &str) -> String {
+    match moment.parse::<Timestamp>() {
+        Ok(at) => at.strftime("%F %H:%MZ").to_string(),
+        Err(_) => safe(moment),
+    }
+}
+
 /// The relative half of [`when`].
 pub(crate) fn ago(moment: &str, now: Timestamp) -> String {
     match moment.parse::<Timestamp>() {
@@ -236,7 +309,8 @@ pub(crate) fn ago(moment: &str, now: Timestamp) -> String {
 fn relative(age: SignedDuration) -> String {
     match age.as_secs() {
         0 => "now".to_owned(),
-        seconds if seconds > 0 => format!("{} ago", span(age)),
+        seconds @ 1..10 => format!("{seconds} s ago"),
+        10.. => format!("{} ago", span(age)),
         _ => format!("in {}", span(-age)),
     }
 }

@@ -73,6 +73,9 @@ async fn serve(config: Arc<Config>) -> Result<(), String> {
 
 fn start_logging(json: bool) {
     let filter = EnvFilter::try_from_env("ONEJOB_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    // A log in a file has no colours.
+    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = builder.with_ansi(colour);
     if json { builder.json().flatten_event(true).init() } else { builder.compact().init() }
 }

@@ -126,11 +126,10 @@ fn key(args: &SubmitArgs, screen: &mut Screen) -> Result<String, Stop> {
         if !args.new_key {
             return Err(Stop::Told {
                 exit: Exit::Usage,
-                message:
-                    "a submit needs --key: your name for this one wish.\n  It is what makes a retry find the first \
-                          job instead of starting the work again, so it must be\n  the same at every try and new for \
-                          every new wish: a form's id, a message's id, a click's id."
-                        .to_owned(),
+                message: "a submit needs --key: your name for this one wish.\nIt makes a retry find the first job \
+                          instead of starting the work again, so it must be the same at every try and new for every \
+                          new wish: a form's id, a message's id, a click's id."
+                    .to_owned(),
                 next: Some("--key NAME; or --new-key, which prints a fresh one for you to repeat.".to_owned()),
             });
         }

@@ -114,6 +114,11 @@ fn onejob(url: &str, arguments: &[&str]) -> (Exit, String, String) {
     (exit, out.text(), err.text())
 }
 
+/// A paragraph on one line.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 const SUBMIT: [&str; 7] =
     ["submit", "--task", "summarize", "--owner", "user_42", "--input", r#"{"n":1.50,  "big":9007199254740993}"#];
 
@@ -180,7 +185,7 @@ fn a_post_is_repeated_with_the_same_key_when_the_server_is_away() {
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|a| a.header("idempotency-key") == Some("k") && a.body == asked[0].body));
-    assert_eq!(err.matches("with the same key").count(), 2, "{err}");
+    assert_eq!(flat(&err).matches("with the same key").count(), 2, "{err}");
     assert!(err.contains("nothing was started"), "{err}");
 }
 
@@ -190,7 +195,7 @@ fn a_post_is_not_repeated_for_ever() {
     let (exit, _, err) = submit(&server.url, &["--key", "k", "--posts", "2"]);
     assert_eq!(exit, Exit::Unavailable);
     assert_eq!(server.asked().len(), 2);
-    assert!(err.contains("Run the same command again, with the same key"), "{err}");
+    assert!(flat(&err).contains("Run the same command again, with the same key"), "{err}");
 }
 
 #[test]
@@ -205,7 +210,9 @@ fn a_refused_post_is_not_repeated() {
       Same key, other intent.
       differs: /input/n
       job: job_1
-    next: the key already names another intent: see `onejob get job_1`. The same wish needs exactly the same task, input and pinned provider; another wish needs another key.
+    next: the key already names another intent: see `onejob get job_1`. The same
+          wish needs exactly the same task, input and pinned provider; another wish
+          needs another key.
     ");
     let (exit, out, _) = submit(&server.url, &["--key", "k", "--json"]);
     assert_eq!((exit, out), (Exit::Conflict, format!("{body}\n")));
@@ -262,7 +269,7 @@ fn unknown_attempts_raise_the_alarm_and_say_how_they_end() {
         Fake::new(vec![answer("200 OK", "", &some), answer("200 OK", "", r#"{"attempts":[],"next_cursor":null}"#)]);
     let (exit, out, _) = onejob(&server.url, &["unknowns"]);
     assert_eq!(exit, Exit::Unknown);
-    for part in ["att_1", "no answer in time", "2026-01-31 09:30:00Z", "onejob resolve att_1"] {
+    for part in ["att_1", "timeout", "2026-01-31 09:30Z", "onejob resolve att_1"] {
         assert!(out.contains(part), "{part} in {out}");
     }
     assert_eq!(onejob(&server.url, &["unknowns"]).0, Exit::Good);
@@ -413,3 +420,31 @@ fn every_verb_has_examples() {
         assert!(help.contains(&format!("onejob {}", verb.get_name())), "{}", verb.get_name());
     }
 }
+
+#[test]
+fn prose_is_broken_at_spaces_and_commands_stay_whole() {
+    let wrapped = super::screen::wrap("see `onejob get job_1` now, or wait for a-very-long-word-indeed", 16);
+    assert_eq!(wrapped, ["see", "`onejob get job_1`", "now, or wait for", "a-very-long-word-indeed"]);
+}
+
+#[test]
+fn the_page_about_the_command_line_has_every_verb_and_every_exit_code() {
+    let page = include_str!("../../../../docs/cli.md");
+    for verb in Cli::command().get_subcommands() {
+        let name = verb.get_name();
+        assert!(page.contains(&format!("\n## {name}\n\n```sh\nonejob {name}")), "a section with an example of {name}");
+        assert!(page.contains(&format!("| [`{name}`](#{name}) |")), "a row for {name}");
+        for option in verb.get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(long) = option.get_long() else { continue };
+            let said = page.contains(&format!("--{long}")) || SELF_EVIDENT.contains(&long) || name == "bench";
+            assert!(said, "--{long} of {name}");
+        }
+    }
+    for exit in Exit::ALL {
+        let row = format!("\n| {} | {} |\n", exit.code(), exit.meaning());
+        assert!(page.contains(&row), "{row}");
+    }
+}
+
+/// Options that need no words beyond their help.
+const SELF_EVIDENT: [&str; 1] = ["help"];

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::Stop;
 use super::client::{Client, Send, ServerArgs};
 use super::exit::{self, Exit};
-use super::job::{AttemptView, cause_words, keep_whole, read};
-use super::screen::{Screen, Tone, safe, short, when};
+use super::job::{AttemptView, keep_whole, read};
+use super::screen::{Screen, Tone, ago, clock, safe, short, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,15 +77,17 @@ pub(crate) fn run(args: &UnknownsArgs, screen: &mut Screen) -> Result<Exit, Stop
 
 fn show(attempts: &[AttemptView], screen: &mut Screen) -> Result<(), Stop> {
     let now = Timestamp::now();
-    let mut table = screen.table(&["attempt, job", "at", "why", "since", "task", "owner"]);
+    let mut table = screen.table(&["attempt\njob", "provider\ntask", "why\nowner", "since"]);
     for attempt in attempts {
+        let pair = |first: &str, second: Option<&str>| {
+            Cell::new(format!("{}\n{}", short(first, 30), short(second.unwrap_or("-"), 30)))
+        };
+        let why = safe(attempt.cause.as_deref().unwrap_or("-")).replace('_', " ");
         table.add_row([
-            Cell::new(format!("{}\n{}", safe(&attempt.id), safe(attempt.job_id.as_deref().unwrap_or_default()))),
-            Cell::new(short(&attempt.provider, 24)),
-            Cell::new(attempt.cause.as_deref().map(cause_words).unwrap_or_default()),
-            Cell::new(when(attempt.since(), now)),
-            Cell::new(short(attempt.task.as_deref().unwrap_or("-"), 24)),
-            Cell::new(short(attempt.owner.as_deref().unwrap_or("-"), 24)),
+            pair(&attempt.id, attempt.job_id.as_deref()),
+            pair(&attempt.provider, attempt.task.as_deref()),
+            pair(&why, attempt.owner.as_deref()),
+            pair(&ago(attempt.since(), now), Some(&clock(attempt.since()))),
         ]);
     }
     keep_whole(&mut table, 0);
@@ -96,18 +98,23 @@ fn show(attempts: &[AttemptView], screen: &mut Screen) -> Result<(), Stop> {
 fn how_it_ends(attempt: &str, screen: &mut Screen) -> Result<(), Stop> {
     let attempt = safe(attempt);
     screen.line("")?;
-    screen.line("Each of these may have done its work at the provider, or may yet. Nothing else starts")?;
-    screen.line("under its job until evidence comes. A late answer ends it by itself; otherwise look for")?;
-    screen.line("the attempt's id at the provider, then say what you found:")?;
-    screen.line("")?;
-    for (options, meaning) in [
-        ("--outcome succeeded --result JSON", "it was done: this is the job's result"),
-        ("--outcome failed", "it was not done: the job may try again"),
-        ("--outcome abandoned", "nobody will know: go on, it may be done twice"),
+    for line in wrap(
+        "Each of these may have done its work at the provider, or may yet. Nothing else starts under its job until \
+         evidence comes. A late answer ends it by itself; otherwise look for the attempt's id at the provider, then say \
+         what you found:",
+        80,
+    ) {
+        screen.line(line)?;
+    }
+    for (meaning, options) in [
+        ("it was done, and this is the job's result", "succeeded --result JSON"),
+        ("it was not done: the job may try again", "failed"),
+        ("nobody will ever know: go on, at the risk of doing it twice", "abandoned"),
     ] {
-        let meaning = screen.paint(Tone::Faint, &format!("# {meaning}"));
+        screen.line("")?;
+        screen.line(format!("  {}", screen.paint(Tone::Faint, &format!("# {meaning}"))))?;
         screen.line(format!("  onejob resolve {attempt} \\"))?;
-        screen.line(format!("    {:<52}  {meaning}", format!("{options} --reason '…'")))?;
+        screen.line(format!("    --outcome {options} --reason '…'"))?;
     }
     Ok(())
 }

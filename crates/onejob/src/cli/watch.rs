@@ -11,7 +11,7 @@ use super::exit::{self, Exit};
 use super::get::Which;
 use super::input;
 use super::job::{AttemptView, JobView, endings, resolve_line};
-use super::screen::{Screen, Tone, safe, short};
+use super::screen::{Screen, Tone, safe, short, wrap};
 use super::timeline::Track;
 
 const EXAMPLES: &str = "\
@@ -183,7 +183,7 @@ impl Watch {
             Some(attempt) => {
                 lines.push(format!("  {}", screen.paint(Tone::Doubt, &short(&attempt.remark(), 76))));
                 lines.extend(wrap(endings(), 76).into_iter().map(|line| format!("  {line}")));
-                lines.extend(wrap(&resolve_line(&safe(&attempt.id)), 76).into_iter().map(|line| format!("  {line}")));
+                lines.push(format!("    {}", short(&resolve_line(&attempt.id), COLUMNS - 4)));
             }
             None if job.state == "queued" => lines.push("  waiting for its next attempt".to_owned()),
             None => {}
@@ -213,19 +213,4 @@ fn change(attempt: &AttemptView, at: Duration) -> String {
 fn age(moment: &str) -> Duration {
     let age = moment.parse::<jiff::Timestamp>().map(|at| jiff::Timestamp::now().duration_since(at));
     age.ok().and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
-}
-
-/// Breaks a text at spaces into lines of at most `width` characters; a longer word keeps its line.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
