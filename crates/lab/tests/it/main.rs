@@ -4,3 +4,4 @@
 mod store_contract;
 mod store_model;
 mod sqlite;
+mod tidy;
