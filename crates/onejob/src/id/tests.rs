@@ -7,7 +7,7 @@ const SPECIFIED: [(u128, &str); 5] = [
     (0, "00000000000000000000000000"),
     (1, "00000000000000000000000001"),
     (0x10, "0000000000000000000000000g"),
-    (0x0188_9c89_df6b_7f1c_a388_91396ec314bc, "01h2e8kqvbfwea724h75qc655w"),
+    (0x0188_9c89_df6b_7f1c_a388_9139_6ec3_14bc, "01h2e8kqvbfwea724h75qc655w"),
     (u128::MAX, "7zzzzzzzzzzzzzzzzzzzzzzzzz"),
 ];
 

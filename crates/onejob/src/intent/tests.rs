@@ -198,7 +198,7 @@ fn value() -> impl Strategy<Value = Value> {
 fn reworded(value: &Value, seed: u64) -> String {
     let space = [" ", "\n\t", "", "\r\n"][(seed % 4) as usize];
     let string = |text: &str| -> String {
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             return Value::from(text).to_string();
         }
         let units = text.encode_utf16().map(|unit| format!("\\u{unit:04X}"));
@@ -219,7 +219,7 @@ fn reworded(value: &Value, seed: u64) -> String {
                 .collect();
             let turn = seed as usize % members.len().max(1);
             members.rotate_left(turn);
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 members.reverse();
             }
             format!("{{{}{space}}}", members.join(","))
