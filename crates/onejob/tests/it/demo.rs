@@ -1,11 +1,19 @@
 //! `onejob demo` itself: every claim holds, and what people read is this.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
+use super::world::PATIENCE;
+
 fn demo(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_onejob")).arg("demo").args(arguments).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onejob"));
+    let output = command.arg("demo").args(arguments).env("TMPDIR", folder.path()).output().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the demo leaves nothing behind");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -52,4 +60,23 @@ fn the_demo_tells_programs_what_held() {
     let executions: Vec<u64> =
         report["plays"].as_array().unwrap().iter().map(|play| play["executions"].as_u64().unwrap()).collect();
     assert_eq!(executions, [1, 1, 1, 2, 1], "the race alone was asked for twice");
+}
+
+#[test]
+fn a_demo_that_is_killed_takes_its_server_and_its_folder_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onejob"));
+    let command = command.arg("demo").env("TMPDIR", folder.path()).stdout(Stdio::piped());
+    let mut demo = command.spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let server = lines.find(|line| line.starts_with(" server ")).unwrap();
+    let address = server.split("http://").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    TcpStream::connect(&address).unwrap();
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    let end = Instant::now() + PATIENCE;
+    while TcpStream::connect(&address).is_ok() || std::fs::read_dir(folder.path()).unwrap().count() > 0 {
+        assert!(Instant::now() < end, "the server at {address} outlives its demo");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }

@@ -45,14 +45,14 @@ impl Node {
     pub(super) fn run(&mut self) -> Result<(), Stop> {
         let cannot = |error: std::io::Error| failed("cannot start `onejob serve`", &error.to_string());
         let log = File::options().create(true).append(true).open(self.log()).map_err(cannot)?;
-        let child = Command::new(std::env::current_exe().map_err(cannot)?)
-            .args(["demo", "--node"])
-            .arg(&self.config)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .map_err(cannot)?;
+        let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+        command.args(["demo", "--node"]).arg(&self.config);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+        // A terminal's Ctrl-C and hang-up are for the demo alone: the node sees the demo end, and
+        // tidies up.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn().map_err(cannot)?;
         let child = self.child.insert(child);
         let end = Instant::now() + READY_WITHIN;
         loop {
@@ -141,10 +141,18 @@ fn make_folder() -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// A port that is free now. Another process may take it before the node does; then the demo says so
-/// and ends.
+/// A port that is free now, below those that systems give to outgoing connections: nobody takes one
+/// of these by chance while the node is down. If somebody does, the demo says so and ends.
 fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    let mut tried = Err(std::io::ErrorKind::AddrInUse.into());
+    for _ in 0..100 {
+        let port = fastrand::u16(20_000..32_000);
+        tried = TcpListener::bind(("127.0.0.1", port)).map(|_| port);
+        if tried.is_ok() {
+            break;
+        }
+    }
+    tried
 }
 
 fn failed(what: &str, why: &str) -> Stop {
