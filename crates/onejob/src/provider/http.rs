@@ -194,13 +194,11 @@ impl Connection {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
                     if whole.len() + data.len() > max_bytes {
-                        self.wire.spoil();
                         return Err(format!("the answer is longer than {max_bytes} bytes"));
                     }
                     whole.extend_from_slice(&data);
                 }
                 Some(Err(_)) => {
-                    self.wire.spoil();
                     return Err(format!("the answer was cut short after {} bytes of its body", whole.len()));
                 }
             }

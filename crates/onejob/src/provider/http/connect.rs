@@ -58,7 +58,9 @@ impl Connector {
 
     async fn open_stream(&self, origin: &Origin, until: Instant) -> Result<Stream, String> {
         let name = origin.host.trim_start_matches('[').trim_end_matches(']');
-        let socket = Socket(Arc::new(open_tcp(name, origin.port, until).await?));
+        let found = tokio::net::lookup_host((name, origin.port)).await;
+        let addresses: Vec<SocketAddr> = found.map_err(|_| "the name cannot be resolved".to_owned())?.collect();
+        let socket = Socket(Arc::new(open_tcp(&addresses, until).await?));
         if !origin.secure {
             return Ok(Stream::Plain(socket));
         }
@@ -71,9 +73,7 @@ impl Connector {
 
 /// Tries the addresses of a name one after the other, each with an equal share of the time left, so
 /// that one dead address does not use up the time of the next.
-async fn open_tcp(name: &str, port: u16, until: Instant) -> Result<TcpStream, String> {
-    let found = tokio::net::lookup_host((name, port)).await.map_err(|_| "the name cannot be resolved".to_owned())?;
-    let addresses: Vec<SocketAddr> = found.collect();
+pub(super) async fn open_tcp(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, String> {
     let mut reason = "the name has no address".to_owned();
     for (tried, address) in addresses.iter().enumerate() {
         let share = until.duration_since(Instant::now()) / (addresses.len() - tried) as u32;

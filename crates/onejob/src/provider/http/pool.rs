@@ -72,7 +72,7 @@ impl Connection {
             };
             Poll::Ready(open)
         });
-        ready.await && self.sender.is_ready() && !self.wire.is_spoiled() && self.socket.is_quiet()
+        ready.await && self.sender.is_ready() && self.socket.is_quiet()
     }
 }
 

@@ -27,16 +27,12 @@ struct State {
     handed_over: bool,
     /// A byte of the answer has come.
     has_read: bool,
-    /// Nothing more may be sent on this connection.
-    spoiled: bool,
 }
 
 impl Wire {
     /// A new request goes over this connection.
     pub(super) fn begin(&self, progress: Progress, body_is_empty: bool) {
-        let spoiled = self.state().spoiled;
-        *self.state() =
-            State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false, spoiled };
+        *self.state() = State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false };
     }
 
     /// The request was answered: what the connection does from now on is nobody's progress.
@@ -50,14 +46,6 @@ impl Wire {
 
     pub(super) fn has_read(&self) -> bool {
         self.state().has_read
-    }
-
-    pub(super) fn spoil(&self) {
-        self.state().spoiled = true;
-    }
-
-    pub(super) fn is_spoiled(&self) -> bool {
-        self.state().spoiled
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

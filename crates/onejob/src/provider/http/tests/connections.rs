@@ -1,3 +1,5 @@
+use super::super::connect::Origin;
+use super::super::pool::Connection;
 use super::server::{Conn, Server};
 use super::*;
 
@@ -58,6 +60,18 @@ async fn a_connect_timeout_sends_nothing() {
     assert_eq!(broken.meaning, failed(FailureClass::NotSent));
     assert!(broken.message.contains("no answer") || broken.message.contains("within 200ms"), "{}", broken.message);
     assert_eq!(phase, Phase::BeforeConnect);
+}
+
+#[tokio::test]
+async fn a_dead_address_leaves_time_for_the_next() {
+    let (dead, _fillers) = deaf_listener().await;
+    let alive = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [dead.local_addr().unwrap(), alive.local_addr().unwrap()];
+    let until = tokio::time::Instant::now() + Duration::from_secs(1);
+    let opened = tokio::time::timeout_at(until, super::super::connect::open_tcp(&addresses, until)).await;
+    let stream = opened.unwrap().unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+    assert!(super::super::connect::open_tcp(&[], until).await.unwrap_err().contains("no address"));
 }
 
 #[tokio::test]
@@ -214,4 +228,105 @@ async fn idle_connections_are_closed_after_a_while() {
     // From here on nothing but timers is waited for, and they come at once.
     tokio::time::pause();
     assert_eq!(tokio::time::timeout(super::super::pool::LONGEST_IDLE * 3, hears.recv()).await, Ok(Some(())));
+}
+
+/// Gives one good answer per connection, closes, and says so; in a thread of its own, so that the
+/// client's runtime hears of it only when it looks.
+fn closing_server() -> (u16, std::sync::mpsc::Receiver<()>) {
+    use std::io::{BufRead, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (said, closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut reader = std::io::BufReader::new(socket.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while line != "\r\n" {
+                line.clear();
+                reader.read_line(&mut line).unwrap();
+                length = line.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            reader.get_mut().write_all(good().as_bytes()).unwrap();
+            drop(reader);
+            if said.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, closed)
+}
+
+#[tokio::test]
+async fn a_close_that_the_runtime_has_not_heard_of_is_seen_before_the_connection_is_used() {
+    let (port, closed) = closing_server();
+    let provider = open(&definition(&format!("http://127.0.0.1:{port}/")));
+    for _ in 0..20 {
+        assert_eq!(output(ask_with(&provider, json!(1)).await.0), json!({"ok": true}));
+        // Blocks the runtime on purpose.
+        closed.recv_timeout(LIMIT).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_first_is_sent_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (said, spoke) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let mut socket = listener.accept().unwrap().0;
+        socket.write_all(b"220 mail ready\r\n").unwrap();
+        said.send(()).unwrap();
+        let mut received = Vec::new();
+        let _ = socket.read_to_end(&mut received);
+        received
+    });
+    let provider = open(&definition(&format!("http://127.0.0.1:{port}/")));
+    let request = provider.prepare(&call_with(json!(1))).unwrap();
+    let progress = Progress::new();
+    let mut call = Box::pin(provider.send(request, &progress));
+    assert!(poll_once(call.as_mut()).await.is_none());
+    // Blocks the runtime on purpose: when it looks, the greeting is there.
+    spoke.recv_timeout(LIMIT).unwrap();
+    let broken = broken(call.await);
+    assert_eq!((broken.meaning, progress.phase()), (failed(FailureClass::NotSent), Phase::BeforeConnect));
+    assert_eq!(server.join().unwrap(), b"");
+}
+
+/// A connection whose peer closes it at once, and word of that.
+async fn closing_peer(provider: &HttpProvider) -> (Origin, Connection, std::sync::mpsc::Receiver<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (said, closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        said.send(()).unwrap();
+    });
+    let origin = Origin { secure: false, host: "127.0.0.1".to_owned(), port };
+    let connection = provider.connector.connect(&origin).await.unwrap();
+    (origin, connection, closed)
+}
+
+#[tokio::test]
+async fn the_operating_system_is_asked_whether_an_idle_connection_is_open() {
+    let provider = open(&definition("http://127.0.0.1/"));
+    let (origin, connection, closed) = closing_peer(&provider).await;
+    provider.pool.put(origin.clone(), connection).await;
+    closed.recv_timeout(LIMIT).unwrap();
+    assert!(provider.pool.take(&origin).await.is_none());
+}
+
+#[tokio::test]
+async fn a_connection_that_proves_closed_has_taken_nothing() {
+    let provider = open(&definition("http://127.0.0.1/"));
+    let (_, mut connection, closed) = closing_peer(&provider).await;
+    closed.recv_timeout(LIMIT).unwrap();
+    // Parks the runtime, which then hears of it.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let progress = Progress::new();
+    let request = provider.prepare(&call_with(json!(1))).unwrap();
+    let lost = connection.ask(&request, &progress).await.err().unwrap();
+    assert_eq!(lost.observation, onejob_core::Observation::Broken { phase: Phase::BeforeConnect });
+    assert!(connection.nothing_was_sent());
 }

@@ -86,7 +86,10 @@ async fn a_provider_that_stops_reading_leaves_the_call_sending() {
         conn.log.until(1).await;
     })
     .await;
-    let provider = open(&definition(&server.url()));
+    // A head so long that it is sent before the body is taken.
+    let mut definition = definition(&server.url());
+    definition.headers.push(("x-long".to_owned(), template(json!("x".repeat(1 << 20)))));
+    let provider = open(&definition);
     let request = provider.prepare(&call_with(json!("x".repeat(32 << 20)))).unwrap();
     let progress = Progress::new();
     assert!(tokio::time::timeout(Duration::from_millis(300), provider.send(request, &progress)).await.is_err());
