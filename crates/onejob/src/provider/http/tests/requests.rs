@@ -92,7 +92,17 @@ async fn a_provider_that_stops_reading_leaves_the_call_sending() {
     let provider = open(&definition);
     let request = provider.prepare(&call_with(json!("x".repeat(32 << 20)))).unwrap();
     let progress = Progress::new();
-    assert!(tokio::time::timeout(Duration::from_millis(300), provider.send(request, &progress)).await.is_err());
+    let mut call = std::pin::pin!(provider.send(request, &progress));
+    let began = async {
+        while progress.phase() == Phase::BeforeConnect {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answer = &mut call => panic!("{answer:?}"),
+        began = tokio::time::timeout(LIMIT, began) => began.unwrap(),
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
     assert_eq!(progress.phase(), Phase::Sending);
 }
 
