@@ -259,3 +259,49 @@ fn filters_and_tests_are_known_before_anything_is_sent() {
     }
     assert_eq!(Rule::compile("output | lenght > 1").unwrap_err().message, "there is no filter `lenght`");
 }
+
+fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any_number().prop_map(|text| number(&text)),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((any::<String>(), inner), 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn any_number() -> &'static str {
+    r"-?(0|[1-9][0-9]{0,42})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?"
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_passed_on_comes_out_as_it_went_in(json in any_json()) {
+        let scope = Scope::new().with("v", serde_json::json!({"in": json}));
+        let text = json.to_string();
+        proptest::prop_assert_eq!(&value(json!("{{ v.in }}"), &scope).to_string(), &text);
+        proptest::prop_assert_eq!(value(json!("{{ v if true }}"), &scope).to_string(), format!(r#"{{"in":{text}}}"#));
+        proptest::prop_assert_eq!(value(json!("{{ v | tojson }}"), &scope), json!(format!(r#"{{"in":{text}}}"#)));
+    }
+
+    #[test]
+    fn a_number_that_an_expression_has_touched_is_still_the_same_number(text in any_number()) {
+        let scope = Scope::new().with("v", json!({"n": number(&text)}));
+        let after = value(json!("{{ v.n if true }}"), &scope).to_string();
+        proptest::prop_assert!(super::value::same_number(&after, &text), "{} became {}", text, after);
+    }
+
+    #[test]
+    fn no_text_stops_the_compiler(text in ".*", code in r#"[a-z0-9 |.'"(){}%\[\]~+-]*"#) {
+        let _ = Template::compile(&json!(text));
+        let _ = Template::compile(&json!(format!("{{{{{code}}}}}"))).map(|template| template.render(&scope()));
+        let _ = Rule::compile(&code).map(|rule| rule.holds(&scope()));
+    }
+}

@@ -223,7 +223,7 @@ fn see_number(number: &Number, numbers: Numbers) -> Seen {
 }
 
 /// Whether two decimal texts are the same number.
-fn same_number(a: &str, b: &str) -> bool {
+pub(super) fn same_number(a: &str, b: &str) -> bool {
     matches!((decimal(a), decimal(b)), (Some(a), Some(b)) if a == b)
 }
 
