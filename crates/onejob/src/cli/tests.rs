@@ -448,3 +448,17 @@ fn the_page_about_the_command_line_has_every_verb_and_every_exit_code() {
 
 /// Options that need no words beyond their help.
 const SELF_EVIDENT: [&str; 1] = ["help"];
+
+#[test]
+fn a_block_is_drawn_over_the_one_before_until_it_is_kept() {
+    let out = Buffer::default();
+    let mut screen = Screen::of_writers(Box::new(out.clone()), Box::new(std::io::sink()));
+    let lines = |n: usize| vec!["x".to_owned(); n];
+    screen.redraw(&lines(2)).unwrap();
+    screen.redraw(&lines(3)).unwrap();
+    screen.keep();
+    screen.redraw(&lines(1)).unwrap();
+    let line = "\x1b[2Kx\n";
+    let expected = format!("{}\x1b[J\x1b[2A\r{}\x1b[J{line}\x1b[J", line.repeat(2), line.repeat(3));
+    assert_eq!(out.text(), expected);
+}
