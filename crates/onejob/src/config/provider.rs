@@ -282,7 +282,6 @@ pub(super) fn url_template(item: &Item<'_>, names: Names<'_>) -> Option<Template
     let text = item.string(example)?;
     let fixed = text.find("{{").or(text.find("{%")).map_or(text, |at| &text[..at]);
     let good = match fixed.len() {
-        // All of it comes from what a template reads: only the request itself will tell.
         0 => !text.is_empty(),
         length if length == text.len() => is_http_url(text),
         _ => fixed.starts_with("https://") || fixed.starts_with("http://"),
@@ -291,7 +290,30 @@ pub(super) fn url_template(item: &Item<'_>, names: Names<'_>) -> Option<Template
         item.error(format!("expected an http or https URL such as {example:?}, found {text:?}"));
         return None;
     }
+    if !names_its_host(text, fixed) {
+        item.error(format!(
+            "the host must be written out and end with a slash, or come from the provider's own settings as in \
+             \"{{{{ provider.base_url }}}}/v1\": what a caller sends must not choose where a request goes; found {text:?}"
+        ));
+        return None;
+    }
     template(item, names)
+}
+
+/// Whether no input can change the host of this URL; `fixed` is its text before the first template.
+fn names_its_host(text: &str, fixed: &str) -> bool {
+    if fixed.len() == text.len() {
+        return true;
+    }
+    if let Some((_, rest)) = fixed.split_once("://") {
+        return rest.contains('/');
+    }
+    let setting = text.strip_prefix("{{").and_then(|rest| rest.split_once("}}"));
+    setting.is_some_and(|(expression, rest)| {
+        let name = expression.trim().strip_prefix("provider.").unwrap_or_default();
+        let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        plain && (rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// Header names and templates for their values.

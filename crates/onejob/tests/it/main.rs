@@ -20,6 +20,7 @@ mod kill;
 mod bad_requests;
 mod waiting;
 mod operation;
+mod gates;
 mod real_provider;
 
 mod command_line;

@@ -15,24 +15,24 @@ use tokio::sync::watch;
 
 /// One request that reached the provider.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    pub provider: String,
-    pub job: String,
-    pub attempt: String,
-    pub key: Option<String>,
-    pub at: std::time::Instant,
+pub(crate) struct Seen {
+    pub(crate) provider: String,
+    pub(crate) job: String,
+    pub(crate) attempt: String,
+    pub(crate) key: Option<String>,
+    pub(crate) at: std::time::Instant,
 }
 
 #[derive(Clone)]
-pub struct ProviderServer {
-    pub url: String,
+pub(crate) struct ProviderServer {
+    pub(crate) url: String,
     ledger: Arc<Mutex<Vec<Seen>>>,
     gates: Arc<Mutex<HashMap<String, watch::Sender<bool>>>>,
     seen: Arc<watch::Sender<usize>>,
 }
 
 impl ProviderServer {
-    pub async fn start() -> ProviderServer {
+    pub(crate) async fn start() -> ProviderServer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server =
@@ -43,23 +43,23 @@ impl ProviderServer {
     }
 
     /// How often a job reached any provider here: the figure that onejob exists for.
-    pub fn executions(&self, job: &str) -> usize {
+    pub(crate) fn executions(&self, job: &str) -> usize {
         self.of(job).len()
     }
 
-    pub fn of(&self, job: &str) -> Vec<Seen> {
+    pub(crate) fn of(&self, job: &str) -> Vec<Seen> {
         self.ledger.lock().unwrap().iter().filter(|seen| seen.job == job).cloned().collect()
     }
 
     /// Returns when `count` requests of `job` have arrived.
-    pub async fn reached(&self, job: &str, count: usize) {
+    pub(crate) async fn reached(&self, job: &str, count: usize) {
         let mut seen = self.seen.subscribe();
         let enough = seen.wait_for(|_| self.executions(job) >= count);
         tokio::time::timeout(super::world::PATIENCE, enough).await.expect("the provider was not reached").unwrap();
     }
 
     /// Lets every request that waits at the gate `name` go on, and all that come later.
-    pub fn open(&self, name: &str) {
+    pub(crate) fn open(&self, name: &str) {
         self.gate(name).send_replace(true);
     }
 

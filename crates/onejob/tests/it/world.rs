@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use super::provider::ProviderServer;
 
 /// The one generous limit of every wait.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct World {
-    pub provider: ProviderServer,
-    pub dir: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) provider: ProviderServer,
+    pub(crate) dir: tempfile::TempDir,
     more: String,
     node: Option<Node>,
 }
@@ -32,28 +32,28 @@ struct Node {
 
 /// An answer of the server.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     /// The name of the problem that this answer is.
-    pub fn problem(&self) -> String {
+    pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         self.json()["type"].as_str().unwrap().strip_prefix("https://onejob.dev/problems/").unwrap().to_owned()
     }
 
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.json()["id"].as_str().unwrap().to_owned()
     }
 }
@@ -104,12 +104,12 @@ linger = "20s"
 "#;
 
 impl World {
-    pub async fn new() -> World {
+    pub(crate) async fn new() -> World {
         World::with("", "").await
     }
 
     /// A world with more keys under `[server]` and more tables.
-    pub async fn with(server: &str, more: &str) -> World {
+    pub(crate) async fn with(server: &str, more: &str) -> World {
         let provider = ProviderServer::start().await;
         let more = CONFIG.replace("{server}", server).replace("{more}", more).replace("{url}", &provider.url);
         let mut world = World { provider, dir: tempfile::tempdir().unwrap(), more, node: None };
@@ -117,16 +117,16 @@ impl World {
         world
     }
 
-    pub fn config(&self) -> Arc<Config> {
+    pub(crate) fn config(&self) -> Arc<Config> {
         Arc::new(Config::parse(&self.more, "onejob.toml", self.dir.path(), &|_| None).unwrap())
     }
 
-    pub fn edit_config(&mut self, from: &str, to: &str) {
+    pub(crate) fn edit_config(&mut self, from: &str, to: &str) {
         assert!(self.more.contains(from), "{from} is not in the configuration");
         self.more = self.more.replace(from, to);
     }
 
-    pub async fn start(&mut self) {
+    pub(crate) async fn start(&mut self) {
         assert!(self.node.is_none());
         let engine = Engine::open(self.config()).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -140,7 +140,7 @@ impl World {
     }
 
     /// A polite stop: what is in flight may finish for the grace time.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         let node = self.node.take().unwrap();
         drop(node.stop);
         node.run.await.unwrap();
@@ -149,22 +149,28 @@ impl World {
     }
 
     /// Begins a polite stop and leaves the node answering meanwhile.
-    pub fn begin_stop(&mut self) -> JoinHandle<()> {
+    pub(crate) fn begin_stop(&mut self) -> JoinHandle<()> {
         let node = self.node.as_mut().unwrap();
         let (never, _) = oneshot::channel();
         drop(std::mem::replace(&mut node.stop, never));
         std::mem::replace(&mut node.run, tokio::spawn(async {}))
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.node.as_ref().unwrap().engine
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.node.as_ref().unwrap().url.clone()
     }
 
-    pub async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Answer {
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
         let url = format!("{}{path}", self.url());
         let method = method.to_owned();
         let headers: Vec<_> = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -193,32 +199,32 @@ impl World {
         .unwrap()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, &[], None).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
         self.call("POST", path, &[("content-type", "application/json")], Some(body.to_string())).await
     }
 
     /// Posts a job of `task` that tells the provider what to do.
-    pub async fn submit(&self, key: &str, task: &str, what: Value) -> Answer {
+    pub(crate) async fn submit(&self, key: &str, task: &str, what: Value) -> Answer {
         self.submit_body(key, json!({ "owner": "user_1", "task": task, "input": { "do": what } })).await
     }
 
-    pub async fn submit_body(&self, key: &str, body: Value) -> Answer {
+    pub(crate) async fn submit_body(&self, key: &str, body: Value) -> Answer {
         let headers = [("content-type", "application/json"), ("idempotency-key", key)];
         self.call("POST", "/v1/jobs", &headers, Some(body.to_string())).await
     }
 
-    pub async fn job(&self, id: &str) -> Value {
+    pub(crate) async fn job(&self, id: &str) -> Value {
         let answer = self.get(&format!("/v1/jobs/{id}")).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
     }
 
     /// The job, as soon as `test` holds.
-    pub async fn until(&self, id: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, id: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
             let job = self.job(id).await;
@@ -230,12 +236,12 @@ impl World {
         }
     }
 
-    pub async fn until_state(&self, id: &str, state: &str) -> Value {
+    pub(crate) async fn until_state(&self, id: &str, state: &str) -> Value {
         self.until(id, state, |job| job["state"] == state).await
     }
 
     /// The kinds of the job's notices, oldest first.
-    pub async fn notices(&self, id: &str) -> Vec<String> {
+    pub(crate) async fn notices(&self, id: &str) -> Vec<String> {
         let list = self.get(&format!("/v1/jobs/{id}/notices")).await.json();
         list["notices"].as_array().unwrap().iter().map(|n| n["kind"].as_str().unwrap().to_owned()).collect()
     }
@@ -243,7 +249,7 @@ impl World {
     /// Ends the story: stops the node and checks what must be true of every world, that no job has
     /// two winners and that no attempt is left starting or running. `Drop` cannot wait, so a story
     /// says this itself; one that forgets is told so.
-    pub async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         if self.node.is_some() {
             self.stop().await;
         }
@@ -268,6 +274,6 @@ impl Drop for World {
 }
 
 /// The states of a job's attempts.
-pub fn states(job: &Value) -> Vec<&str> {
+pub(crate) fn states(job: &Value) -> Vec<&str> {
     job["attempts"].as_array().unwrap().iter().map(|a| a["state"].as_str().unwrap()).collect()
 }

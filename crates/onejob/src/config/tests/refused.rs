@@ -120,6 +120,8 @@ fn requests_and_answers() {
         "[providers.a.request]\nurl = \"ftp://x/\"\n",
         "[providers.a.request]\nurl = \"http://\"\n",
         "[providers.a.request]\nurl = \"api.example.com/{{ input.x }}\"\n",
+        "[providers.a.request]\nurl = \"https://api.example.com{{ input.x }}\"\n",
+        "[providers.a.request]\nurl = \"{{ input.url }}\"\n",
         "[providers.a.request]\nurl = \"\"\nheaders = { \"x y\" = \"1\", Host = \"h\", a = 1, A = \"2\", content-length = \"3\" }\n",
         "[providers.a.request]\nurl = \"http://x/\"\nheaders = { b = \"1\", B = \"2\", onejob-job-id = \"3\" }\n",
         "[providers.a.request]\nurl = \"http://x/{{ input. }}\"\nbody = { a = \"{{ nope\", b = { c = [1, \"{% if %}\"] }, d = 07:32:00, e = inf }\n",

@@ -1,0 +1,178 @@
+//! What a person does: start an attempt by hand, open a failed job again, say what became of an
+//! unknown attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onejob_core::{AttemptId, Event, Evidence, Failure, FailureClass, Policy, Start, Text, Trigger, Verdict, What};
+use serde_json::Value;
+
+use super::lane::{Lane, Slot};
+use super::{Engine, Inner, attempt, clock, detached, payload, submit};
+use crate::contract::Violation;
+use crate::id;
+use crate::store::{Applied, Record, StoreError};
+
+/// How long a start by hand waits for a slot to send.
+const BY_HAND_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What became of a start by hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ByHand {
+    /// The attempt, the last of the job, is on its way.
+    Started(Arc<Record>),
+    /// What the store said instead.
+    Not(Applied),
+    /// The task or the provider is not configured, or not for this task.
+    NoSuchProvider(String),
+    /// No slot to send became free in time.
+    NoRoom,
+}
+
+/// What an operator says of an unknown attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Word {
+    /// The work was done, with this result.
+    Succeeded(Value),
+    /// It did not happen.
+    Failed,
+    /// Nobody will ever know; go on.
+    Abandoned,
+}
+
+/// What became of an operator's word.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// What the store said.
+    Told(Applied),
+    /// The result does not pass the task's contract; nothing was written.
+    BreaksContract(Violation),
+}
+
+impl Engine {
+    /// Opens a failed job again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn retry(&self, record: &Record) -> Result<ByHand, StoreError> {
+        let Some(intent) = &record.intent else {
+            return self.tell(record.job.id, What::Reopen { provider: "".into() }).await.map(ByHand::Not);
+        };
+        let Some(first) =
+            self.policy_of(record).and_then(|policy| policy.candidates.first().map(|c| c.provider.clone()))
+        else {
+            return Ok(ByHand::NoSuchProvider(format!("the task {} is not configured any more", intent.task)));
+        };
+        self.tell(record.job.id, What::Reopen { provider: first }).await.map(ByHand::Not)
+    }
+
+    /// Starts an attempt by hand, at `provider` or at the task's first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn start_by_hand(
+        &self,
+        record: &Record,
+        provider: Option<&str>,
+        force: bool,
+    ) -> Result<ByHand, StoreError> {
+        let job = record.job.id;
+        let policy = self.policy_of(record);
+        let Some(primary) = policy.as_ref().and_then(|p| p.candidates.first()).map(|c| c.provider.clone()) else {
+            return Ok(ByHand::NoSuchProvider("the task of this job is not configured any more".into()));
+        };
+        let provider: Text = provider.map_or_else(|| primary.clone(), Text::from);
+        let of_task = policy.is_some_and(|p| p.candidates.iter().any(|c| c.provider == provider));
+        let Some(lane) = self.inner.lanes.get(&provider).filter(|_| of_task).cloned() else {
+            return Ok(ByHand::NoSuchProvider(format!("{provider} is no provider of this job's task")));
+        };
+        let trigger = Trigger::Hand { force };
+        let start = Start {
+            attempt: id::new_attempt_id(),
+            provider,
+            primary,
+            certificate: None,
+            trigger,
+            node: self.inner.node,
+        };
+        let inner = self.inner.clone();
+        detached(async move {
+            let Some(slot) = inner.slot_soon(&lane, BY_HAND_PATIENCE).await else { return Ok(ByHand::NoRoom) };
+            let what = What::Start(start);
+            let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+            inner.observe(&applied);
+            Ok(match applied {
+                Applied::Done { record, verdict: Verdict::Started } => {
+                    attempt::spawn(&inner, &lane, slot, record.clone());
+                    ByHand::Started(record)
+                }
+                other => ByHand::Not(other),
+            })
+        })
+        .await
+    }
+
+    /// An operator's word about an unknown attempt. A result must pass the task's contract.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn resolve(
+        &self,
+        record: &Record,
+        attempt: AttemptId,
+        word: Word,
+        reason: Text,
+    ) -> Result<Resolved, StoreError> {
+        let evidence = Evidence::Operator { reason: reason.clone() };
+        let what = match word {
+            Word::Succeeded(result) => match self.accept(record, result) {
+                Ok(result) => What::Succeeded { attempt, result: payload(&result), seen: Default::default(), evidence },
+                Err(violation) => return Ok(Resolved::BreaksContract(violation)),
+            },
+            Word::Failed => What::Failed {
+                attempt,
+                failure: Failure { message: reason, ..Failure::from(FailureClass::NotExecuted) },
+                seen: Default::default(),
+                evidence,
+                follow: self.inner.follow(record),
+            },
+            Word::Abandoned => What::Abandoned { attempt, evidence, follow: self.inner.follow(record) },
+        };
+        self.tell(record.job.id, what).await.map(Resolved::Told)
+    }
+
+    fn accept(&self, record: &Record, result: Value) -> Result<Value, Violation> {
+        match self.inner.task_of(record) {
+            Some(task) => task.output.accept(&submit::input_of(record), result),
+            None => Ok(result),
+        }
+    }
+
+    fn policy_of(&self, record: &Record) -> Option<Policy> {
+        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
+        self.inner.task_of(record).map(|task| task.policy(pinned))
+    }
+}
+
+impl Inner {
+    /// A slot, waiting at most `patience` for one.
+    async fn slot_soon(&self, lane: &Arc<Lane>, patience: Duration) -> Option<Slot> {
+        let end = tokio::time::Instant::now() + patience;
+        loop {
+            if self.draining() {
+                return None;
+            }
+            if let Some(slot) = self.lanes.try_slot(lane) {
+                return Some(slot);
+            }
+            if tokio::time::Instant::now() >= end {
+                return None;
+            }
+            // Rare and by hand: a look every so often is simpler than a queue of its own.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
