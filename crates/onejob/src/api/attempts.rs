@@ -1,7 +1,7 @@
 //! The routes under `/v1/attempts`.
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use onejob_core::AttemptStateName;
@@ -10,7 +10,7 @@ use super::Api;
 use super::body::{AttemptList, ListedAttemptBody};
 use super::jobs::{answer, told};
 use super::problem::{Kind, Problem};
-use super::read::{self, Envelope, Query, wrong};
+use super::read::{self, Envelope, Id, Query, wrong};
 use crate::engine::{Resolved, Word};
 use crate::id;
 use crate::store::AttemptFilter;
@@ -38,11 +38,7 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
 }
 
 /// `POST /v1/attempts/{id}/resolve`
-pub(crate) async fn resolve(
-    State(api): State<Api>,
-    Path(id): Path<String>,
-    request: Request<Body>,
-) -> Result<Response, Problem> {
+pub(crate) async fn resolve(State(api): State<Api>, Id(id): Id, request: Request<Body>) -> Result<Response, Problem> {
     let (_, bytes) = read::json_body(&api.engine.config().server, request).await?;
     let mut envelope = Envelope::parse(&bytes)?;
     let outcome = envelope.required_text("outcome")?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onejob_core::{AttemptState, Illegal, JobId, JobState, Slot, Text};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::body::{AttemptBody, JobBody, JobList, NoticeBody, NoticeList};
 use super::problem::{Kind, Problem};
-use super::read::{self, Envelope, Query, wrong};
+use super::read::{self, Envelope, Id, Query, wrong};
 use crate::config::Task;
 use crate::engine::{ByHand, Order, Ordered, Refusal};
 use crate::id;
@@ -55,11 +55,7 @@ pub(crate) async fn submit(State(api): State<Api>, request: Request<Body>) -> Re
 }
 
 /// `GET /v1/jobs/{id}`
-pub(crate) async fn show(
-    State(api): State<Api>,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+pub(crate) async fn show(State(api): State<Api>, Id(id): Id, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let job = job_id(&id)?;
     let mut query = Query::parse(query.as_deref());
     let wait = query.parsed("wait", "a duration such as 30s", read::duration)?;
@@ -93,7 +89,7 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
 }
 
 /// `POST /v1/jobs/{id}/cancel`
-pub(crate) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let applied = api.engine.cancel(job_id(&id)?).await?;
     told(applied, &id)
 }
@@ -111,7 +107,7 @@ pub(crate) async fn cancel_by_key(State(api): State<Api>, request: Request<Body>
 }
 
 /// `POST /v1/jobs/{id}/retry`
-pub(crate) async fn retry(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn retry(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let record = found(&api, &id).await?;
     match api.engine.retry(&record).await? {
         ByHand::Not(applied) => told(applied, &id),
@@ -124,7 +120,7 @@ pub(crate) async fn retry(State(api): State<Api>, Path(id): Path<String>) -> Res
 /// `POST /v1/jobs/{id}/attempts`
 pub(crate) async fn start_attempt(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let (_, bytes) = read::json_body(&api.engine.config().server, request).await?;
@@ -149,7 +145,7 @@ pub(crate) async fn start_attempt(
 }
 
 /// `GET /v1/jobs/{id}/notices`
-pub(crate) async fn notices(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn notices(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let record = found(&api, &id).await?;
     let notices = api.engine.store().notices(record.job.id).await?;
     Ok(answer(StatusCode::OK, &NoticeList { notices: notices.iter().map(NoticeBody::from).collect() }))

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, State};
-use axum::http::{HeaderName, HeaderValue, Request, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
@@ -53,7 +53,7 @@ pub(crate) async fn request_id(mut request: Request<Body>, next: Next) -> Respon
 pub(crate) async fn count_and_log(State(api): State<Api>, request: Request<Body>, next: Next) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |m| m.as_str().to_owned());
-    let method = request.method().clone();
+    let method = method_label(request.method());
     let id = request.headers().get(&REQUEST_ID).cloned();
     let response = next.run(request).await;
     let status = response.status().as_u16();
@@ -61,6 +61,15 @@ pub(crate) async fn count_and_log(State(api): State<Api>, request: Request<Body>
     api.engine.metrics().request_seconds.get_or_create(&label).observe(began.elapsed().as_secs_f64());
     debug!(request = ?id, route = label.route, status, elapsed_ms = began.elapsed().as_millis() as u64, "request");
     response
+}
+
+/// A method as a label: a caller may send any word, and each label is kept for ever.
+fn method_label(method: &Method) -> &'static str {
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS]
+        .iter()
+        .zip(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"])
+        .find(|(known, _)| *known == method)
+        .map_or("OTHER", |(_, label)| label)
 }
 
 /// More open requests than the limit get an answer at once, not a place in an endless row.

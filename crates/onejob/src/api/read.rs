@@ -1,6 +1,8 @@
 //! Reading requests: bodies within their limits, strict JSON, members with their types, queries.
 
 use axum::body::Body;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -169,6 +171,20 @@ pub(crate) fn wrong(member: &str, expected: &str) -> Problem {
 
 fn pointer(member: &str) -> String {
     if member.is_empty() { String::new() } else { format!("/{}", member.replace('~', "~0").replace('/', "~1")) }
+}
+
+/// The id in a path, as text. One that is no text is no id.
+pub(crate) struct Id(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Id, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(id)) => Ok(Id(id)),
+            Err(_) => Err(Problem::new(Kind::NotFound, "the path is not UTF-8")),
+        }
+    }
 }
 
 /// The parameters of a query, taken out one by one; what is left over is an error.

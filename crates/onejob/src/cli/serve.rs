@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, RemarkKind};
-use crate::engine::{Engine, Stage};
+use crate::engine::Engine;
 
 /// Runs a node until SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(config: &Path, log_json: bool) -> ExitCode {
@@ -53,14 +53,13 @@ async fn serve(config: Arc<Config>) -> Result<(), String> {
         // A dropped sender is as good a reason to stop.
         let _stopped = api_stopped.await;
     }));
-    let second = engine.clone();
     engine
         .run(async {
             tokio::select! { _ = term.recv() => {}, _ = interrupt.recv() => {} }
             tokio::spawn(async move {
                 tokio::select! { _ = term.recv() => {}, _ = interrupt.recv() => {} }
                 warn!("told twice to stop: what is in flight becomes unknown at the next start");
-                std::process::exit(if second.stage() == Stage::Serving { 0 } else { 1 });
+                std::process::exit(1);
             });
         })
         .await;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onejob_core::{
-    AttemptId, Cause, Event, Evidence, Failure, FailureClass, JobId, JobState, Meaning, Observation, Phase, Seen, Text,
-    Verdict, What, meaning_of,
+    AttemptId, AttemptState, Cause, Event, Evidence, Failure, FailureClass, JobId, JobState, Meaning, Observation,
+    Phase, Seen, Text, Verdict, What, meaning_of,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use super::{Inner, Stage, clock, payload, submit};
 use crate::config::Task;
 use crate::id;
 use crate::provider::{Answer, CallInput, Prepared, Progress};
-use crate::store::{Applied, Record};
+use crate::store::{Applied, Record, StoreError};
 
 /// A call that has lasted this long is recorded as running; a quicker one costs no commit for it.
 const RUNNING_AFTER: Duration = Duration::from_secs(1);
@@ -55,6 +55,41 @@ pub(crate) fn spawn(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Ar
     let runner = Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, started: Instant::now() };
     // Not awaited here: the slot that it holds is what `Engine::run` waits for.
     tokio::spawn(runner.run());
+}
+
+/// The store did not say whether it recorded these attempts as starting, and nobody will send them:
+/// if they are there, they certainly were not sent, and their jobs go on.
+pub(crate) fn disown(inner: &Arc<Inner>, attempts: Vec<AttemptId>) {
+    let inner = inner.clone();
+    tokio::spawn(async move {
+        let mut stage = inner.stage.subscribe();
+        for attempt in attempts {
+            let mut pause = STORE_RETRY.0;
+            while let Err(away) = disown_one(&inner, attempt).await {
+                warn!(attempt = id::attempt_text(attempt), error = %away, "the store is away: an attempt may have been recorded that nobody sends");
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_RETRY.1),
+                    // The next start finds it open and of a dead node.
+                    () = stopping(&mut stage) => return,
+                }
+            }
+        }
+    });
+}
+
+async fn disown_one(inner: &Arc<Inner>, attempt: AttemptId) -> Result<(), StoreError> {
+    let Some(record) = inner.store.job_of_attempt(attempt).await? else { return Ok(()) };
+    let starting = record.job.attempt(attempt).is_some_and(|a| a.state == AttemptState::Starting);
+    if !starting {
+        return Ok(());
+    }
+    let message = "the store did not say that the attempt was recorded, so it was not sent".into();
+    let failure = Failure { message, ..Failure::from(FailureClass::NotSent) };
+    let (seen, evidence, follow) = (Seen::default(), Evidence::Answer, inner.follow(&record));
+    let what = What::Failed { attempt, failure, seen, evidence, follow };
+    let applied = inner.store.apply(record.job.id, Event { at: clock::now(), what }).await?;
+    inner.observe(&applied);
+    Ok(())
 }
 
 impl Runner {
@@ -216,7 +251,7 @@ impl Runner {
             let (job, attempt) = self.names();
             match self.inner.store.apply(self.record.job.id, event.clone()).await {
                 Ok(applied) => return self.told(&event.what, applied),
-                Err(crate::store::StoreError::Refused(why)) => {
+                Err(StoreError::Refused(why)) => {
                     self.inner.metrics.store_errors.inc();
                     error!(%job, %attempt, why, "the store refused what became of an attempt: a fault of ours");
                     return;

@@ -46,13 +46,13 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
             return None;
         }
         let held = slots.len();
-        let attempts = slots.iter().map(|_| id::new_attempt_id()).collect();
+        let attempts: Vec<_> = slots.iter().map(|_| id::new_attempt_id()).collect();
         let at = clock::now();
-        let claim = Claim { provider: lane.name.clone(), attempts, node: inner.node, at };
+        let claim = Claim { provider: lane.name.clone(), attempts: attempts.clone(), node: inner.node, at };
         let claimed = match inner.store.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                inner.metrics.store_errors.inc();
+                inner.not_stored(&error, attempts);
                 warn!(provider = %lane.name, %error, "could not claim queued jobs");
                 lane.keep_backlog();
                 return Some(at + AFTER_STORE_ERROR_MS);

@@ -14,6 +14,8 @@ mod dispatch;
 mod attempt;
 mod reconcile;
 mod operator;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

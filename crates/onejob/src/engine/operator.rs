@@ -100,8 +100,9 @@ impl Engine {
         let inner = self.inner.clone();
         detached(async move {
             let Some(slot) = inner.slot_soon(&lane, BY_HAND_PATIENCE).await else { return Ok(ByHand::NoRoom) };
-            let what = What::Start(start);
-            let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+            let id = start.attempt;
+            let event = Event { at: clock::now(), what: What::Start(start) };
+            let applied = inner.store.apply(job, event).await.inspect_err(|error| inner.not_stored(error, [id]))?;
             inner.observe(&applied);
             Ok(match applied {
                 Applied::Done { record, verdict: Verdict::Started } => {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onejob_core::{Millis, Start, Text, Trigger, opening};
+use onejob_core::{AttemptId, Millis, Start, Text, Trigger, opening};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -188,9 +188,8 @@ impl Inner {
             start,
             at,
         };
-        let submitted = self.store.submit(submit).await.inspect_err(|_| {
-            self.metrics.store_errors.inc();
-        })?;
+        let started = submit.start.as_ref().map(|start| start.attempt);
+        let submitted = self.store.submit(submit).await.inspect_err(|error| self.not_stored(error, started))?;
         match &submitted {
             Submitted::New(record) => {
                 self.metrics.job("created");
@@ -215,6 +214,14 @@ impl Inner {
             }
         }
         Ok(Ordered::Stored(submitted))
+    }
+
+    /// After an error of a verb that may have recorded attempts.
+    pub(super) fn not_stored(self: &Arc<Inner>, error: &StoreError, attempts: impl IntoIterator<Item = AttemptId>) {
+        self.metrics.store_errors.inc();
+        if let StoreError::OutcomeUnknown(_) = error {
+            attempt::disown(self, attempts.into_iter().collect());
+        }
     }
 
     fn slot_without_overtaking(&self, lane: &Lane) -> Option<Slot> {
