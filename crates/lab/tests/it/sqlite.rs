@@ -134,7 +134,7 @@ async fn a_damaged_row_is_refused_by_name_and_its_neighbours_are_served() {
 #[tokio::test]
 async fn a_full_disk_is_said_and_survived() {
     let (ground, (_dir, file)) = (ground(), place());
-    let store = open_with(&file, SqliteOptions { max_pages: Some(64), ..SqliteOptions::default() });
+    let store = open_with(&file, SqliteOptions { max_pages: Some(128), ..SqliteOptions::default() });
     let mut made_it = Vec::new();
     let refused = loop {
         let mut wish = ground.started_wish("ann", &format!("key-{}", made_it.len()));

@@ -61,7 +61,7 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let remembered = Remembered::new(options.remembered_bytes);
         let sqlite = |source| OpenError::Sqlite { file: file.clone(), source };
-        let writer = Writer::new(connection, remembered, options.hold.clone(), counters.clone()).map_err(sqlite)?;
+        let writer = Writer::new(connection, remembered, &options, counters.clone()).map_err(sqlite)?;
         let (questions, asked) = flume::unbounded::<Question>();
         let mut threads = Vec::new();
         for _ in 0..READERS {

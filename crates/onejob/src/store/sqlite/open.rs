@@ -15,6 +15,10 @@ const APPLICATION_ID: i32 = 0x316a_6f62;
 /// The migrations, in order; their number is the schema's version (`PRAGMA user_version`).
 pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_jobs.sql")];
 
+/// Bytes per page of a new file. Keys come in no order, so each new one writes a leaf of its index
+/// anew, the whole of it: small pages halve what that costs, and keep it from growing with the file.
+const PAGE_BYTES: u32 = 2_048;
+
 /// How the file is used.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
@@ -22,6 +26,8 @@ pub struct SqliteOptions {
     pub cache_bytes: u64,
     /// How much of the open jobs the writer remembers, in bytes; 0 makes it read every job anew.
     pub remembered_bytes: usize,
+    /// The write-ahead log is folded into the file when it has this many pages.
+    pub checkpoint_pages: u32,
     /// How long to wait for another connection's lock. Ours never wait for each other for long; a
     /// backup or a shell may hold one.
     pub busy_timeout: Duration,
@@ -36,6 +42,9 @@ impl Default for SqliteOptions {
         SqliteOptions {
             cache_bytes: 64 << 20,
             remembered_bytes: 64 << 20,
+            // 32 MiB: what is written again and again is folded once, and a checkpoint's own waits for
+            // the disk are spread over many commits.
+            checkpoint_pages: 16_000,
             busy_timeout: Duration::from_secs(5),
             max_pages: None,
             hold: None,
@@ -135,6 +144,7 @@ pub(super) fn writer(file: &Path, options: &SqliteOptions) -> Result<Connection,
 }
 
 fn set_up_writer(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // R10: a commit is on the disk before it is answered. With group commit FULL costs little.
     connection.pragma_update(None, "synchronous", "FULL")?;

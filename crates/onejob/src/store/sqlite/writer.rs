@@ -11,6 +11,7 @@ use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::Fault;
+use super::open::SqliteOptions;
 use super::remembered::Remembered;
 use super::transaction::Transaction;
 use crate::store::record::Hold;
@@ -19,10 +20,6 @@ use crate::store::{Result, StoreError, Work};
 /// The most commands in one transaction: beyond this the fsync costs little per command, and the
 /// first of them has waited long enough.
 const LARGEST_BATCH: usize = 512;
-
-/// The write-ahead log is folded into the file when it has this many pages (32 MiB): pages written
-/// again and again are folded once, and a checkpoint's own fsyncs are spread over many commits.
-const PAGES_BEFORE_CHECKPOINT: i32 = 8_000;
 
 /// Something for the writer to do.
 pub(super) trait Command: Send {
@@ -106,14 +103,14 @@ impl Writer {
     pub(super) fn new(
         mut connection: Connection,
         remembered: Remembered,
-        hold: Option<Hold>,
+        options: &SqliteOptions,
         counters: Arc<Counters>,
     ) -> rusqlite::Result<Writer> {
         let page_bytes: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         // A frame of the log is a page and a header of 24 bytes.
         counters.page_bytes.store(u64::from(page_bytes) + 24, Ordering::Relaxed);
-        connection.wal_hook(Some(count_and_checkpoint(counters.clone())))?;
-        Ok(Writer { connection, remembered, hold, counters })
+        connection.wal_hook(Some(count_and_checkpoint(counters.clone(), options.checkpoint_pages)))?;
+        Ok(Writer { connection, remembered, hold: options.hold.clone(), counters })
     }
 
     /// Works until the store is closed or dropped, and finishes what was taken on.
@@ -254,14 +251,14 @@ enum Isolation {
 
 /// Counts the pages that each commit added to the log, and folds the log into the file in time.
 /// (This takes the place of `wal_autocheckpoint`, which uses the same hook.)
-fn count_and_checkpoint(counters: Arc<Counters>) -> impl FnMut(&mut Wal, i32) -> rusqlite::Result<()> + Send + 'static {
+fn count_and_checkpoint(counters: Arc<Counters>, most: u32) -> impl FnMut(&mut Wal, i32) -> rusqlite::Result<()> + Send + 'static {
     let mut last = 0;
     move |wal, pages| {
         // After a checkpoint the log begins anew.
         let added = if pages > last { pages - last } else { pages };
         last = pages;
         counters.log_pages.fetch_add(u64::from(added.unsigned_abs()), Ordering::Relaxed);
-        if pages >= PAGES_BEFORE_CHECKPOINT {
+        if pages.unsigned_abs() >= most {
             // The commit stands, whatever becomes of this; readers may hold it up until the next.
             if let Err(error) = wal.checkpoint() {
                 tracing::warn!(error = %error, "the write-ahead log was not checkpointed");
