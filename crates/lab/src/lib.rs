@@ -3,3 +3,4 @@
 
 pub mod store_contract;
 pub mod fuzz;
+pub mod walls;

@@ -1,0 +1,174 @@
+//! Takes each wall away in turn and looks whether a test notices: a test that passes without the wall
+//! passes for the wrong reason.
+//!
+//! It works on a copy of the workspace, in a folder of its own; nothing here is changed.
+
+mod list;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use list::WALLS;
+
+/// What is copied; the tests need no more.
+const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "crates", "presets", "docs"];
+
+/// Tests that hold a text against a file: they would notice any change, whatever it breaks.
+const NOT_COUNTED: &[&str] =
+    &["the_schema_is_the_one_that_is_written_down", "statements_keep_their_plans", "every_sql_file_is"];
+
+/// The test runs that may notice.
+const RUNS: &[Run] = &[
+    Run { target: &["-p", "onejob-core", "--lib"], filters: &[] },
+    Run { target: &["-p", "onejob", "--lib"], filters: &["store::"] },
+    Run { target: &["-p", "onejob-lab", "--test", "it"], filters: &["store_", "sqlite::"] },
+];
+
+struct Run {
+    target: &'static [&'static str],
+    filters: &'static [&'static str],
+}
+
+/// Options of `cargo lab walls`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only walls whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Where the copy is built; kept, so that a second run is faster.
+    #[arg(long, default_value = "target/walls")]
+    folder: PathBuf,
+}
+
+/// One wall, and the edit that takes it away.
+pub(crate) struct Wall {
+    /// The rule it stands for.
+    pub(crate) rule: &'static str,
+    /// What it is.
+    pub(crate) name: &'static str,
+    /// The edits: file, text that is there, text in its place.
+    pub(crate) edits: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// Runs the tool; fails if a wall is gone and no test noticed.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match try_all(arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(unnoticed) => {
+            eprintln!("{unnoticed} walls can be taken away without a test noticing");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("cargo lab walls: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_all(arguments: &Arguments) -> io::Result<usize> {
+    let copy = arguments.folder.join("workspace");
+    let target = arguments.folder.join("target");
+    let chosen = |wall: &&Wall| arguments.only.as_ref().is_none_or(|only| wall.name.contains(only.as_str()));
+    let mut unnoticed = 0;
+    refresh(&copy)?;
+    let standing = failing(&copy, &target)?;
+    if !standing.is_empty() {
+        return Err(io::Error::other(format!("tests fail with all walls standing: {standing:?}")));
+    }
+    println!("| rule | wall | noticed by |\n|---|---|---|");
+    for wall in WALLS.iter().filter(chosen) {
+        let originals = take_away(wall, &copy)?;
+        let noticed = failing(&copy, &target)?;
+        for (path, text) in originals {
+            std::fs::write(path, text)?;
+        }
+        unnoticed += usize::from(noticed.is_empty());
+        println!("| {} | {} | {} |", wall.rule, wall.name, describe(&noticed));
+        io::stdout().flush()?;
+    }
+    Ok(unnoticed)
+}
+
+fn describe(noticed: &BTreeSet<String>) -> String {
+    let few: Vec<String> = noticed.iter().take(3).map(|name| format!("`{name}`")).collect();
+    match noticed.len() {
+        0 => "**nothing**".into(),
+        1..=3 => few.join(", "),
+        more => format!("{} and {} more", few.join(", "), more - 3),
+    }
+}
+
+/// Makes the copy equal to the workspace. Files that are equal are left alone, so that cargo builds
+/// only what an edit has touched.
+fn refresh(copy: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(copy)?;
+    for name in COPIED {
+        let from = Path::new(name);
+        if from.exists() {
+            refresh_one(from, &copy.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn refresh_one(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        let wanted = std::fs::read(from)?;
+        if std::fs::read(to).ok().as_ref() != Some(&wanted) {
+            std::fs::write(to, wanted)?;
+        }
+        return Ok(());
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let name = entry?.file_name();
+        refresh_one(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+/// Edits the copy; gives the files as they were.
+fn take_away(wall: &Wall, copy: &Path) -> io::Result<Vec<(PathBuf, String)>> {
+    let mut originals = Vec::new();
+    for (file, standing, gone) in wall.edits {
+        let path = copy.join(file);
+        let text = std::fs::read_to_string(&path)?;
+        if !text.contains(standing) {
+            return Err(io::Error::other(format!("{}: {file} no longer says `{standing}`", wall.name)));
+        }
+        std::fs::write(&path, text.replace(standing, gone))?;
+        originals.push((path, text));
+    }
+    Ok(originals)
+}
+
+/// The names of the tests that fail. A copy that does not compile is an error of the list.
+fn failing(copy: &Path, target: &Path) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for run in RUNS {
+        let mut command = Command::new("cargo");
+        command.current_dir(copy).env("CARGO_TARGET_DIR", std::path::absolute(target)?).env("RUST_BACKTRACE", "0");
+        command.args(["test", "--quiet", "--no-fail-fast"]).args(run.target).arg("--").args(run.filters);
+        command.args(NOT_COUNTED.iter().flat_map(|name| ["--skip", name]));
+        let output = command.output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed = text.lines().filter_map(|line| line.strip_prefix("    ")).map(str::trim);
+        let before = names.len();
+        names.extend(failed.filter(|name| is_test_name(name)).map(short));
+        if !output.status.success() && names.len() == before && !text.contains("test result: FAILED") {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io::Error::other(format!("the copy does not build:\n{errors}")));
+        }
+    }
+    Ok(names)
+}
+
+fn is_test_name(line: &str) -> bool {
+    line.contains("::") && line.chars().all(|c| c.is_ascii_alphanumeric() || c == ':' || c == '_')
+}
+
+fn short(name: &str) -> String {
+    name.rsplit("::").next().unwrap_or(name).to_owned()
+}
