@@ -405,12 +405,12 @@ impl State {
     }
 
     fn unindex(&mut self, before: &Record) {
-        if let Slot::Open { plan: Some(plan) } = &before.job.slot {
-            if let Some(line) = self.queues.get_mut(&plan.provider) {
-                line.remove(&(Reverse(before.priority), plan.due_at, before.job.id));
-                if line.is_empty() {
-                    self.queues.remove(&plan.provider);
-                }
+        if let Slot::Open { plan: Some(plan) } = &before.job.slot
+            && let Some(line) = self.queues.get_mut(&plan.provider)
+        {
+            line.remove(&(Reverse(before.priority), plan.due_at, before.job.id));
+            if line.is_empty() {
+                self.queues.remove(&plan.provider);
             }
         }
         for attempt in &before.job.attempts {

@@ -327,7 +327,9 @@ fn the_database_refuses_rows_that_no_state_can_mean() {
 #[test]
 fn r10_the_writer_waits_for_the_disk() {
     let (_dir, _file, db) = fresh();
-    let pragma = |name: &str| db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+    let pragma = |name: &str| {
+        db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+    };
     assert_eq!(pragma("synchronous"), rusqlite::types::Value::Integer(2));
     assert_eq!(pragma("journal_mode"), rusqlite::types::Value::Text("wal".into()));
     assert_eq!(pragma("busy_timeout"), rusqlite::types::Value::Integer(5_000));

@@ -232,10 +232,10 @@ impl Writer {
     fn roll_back(&mut self) {
         self.remembered.forget_all();
         // SQLite has already done it after some errors (disk full, I/O).
-        if !self.connection.is_autocommit() {
-            if let Err(error) = self.execute("ROLLBACK") {
-                tracing::error!(error = %error, "the store could not roll back");
-            }
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.execute("ROLLBACK")
+        {
+            tracing::error!(error = %error, "the store could not roll back");
         }
     }
 }
@@ -251,7 +251,10 @@ enum Isolation {
 
 /// Counts the pages that each commit added to the log, and folds the log into the file in time.
 /// (This takes the place of `wal_autocheckpoint`, which uses the same hook.)
-fn count_and_checkpoint(counters: Arc<Counters>, most: u32) -> impl FnMut(&mut Wal, i32) -> rusqlite::Result<()> + Send + 'static {
+fn count_and_checkpoint(
+    counters: Arc<Counters>,
+    most: u32,
+) -> impl FnMut(&mut Wal, i32) -> rusqlite::Result<()> + Send + 'static {
     let mut last = 0;
     move |wal, pages| {
         // After a checkpoint the log begins anew.
