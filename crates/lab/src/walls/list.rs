@@ -35,8 +35,8 @@ pub(super) const WALLS: &[Wall] = &[
     },
     Wall {
         rule: "R4",
-        name: "the rule in decide",
-        edits: &[(DECIDE, "        if blocks {", "        if false && blocks {")],
+        name: "the rule on starts in decide",
+        edits: &[(DECIDE, "if blocks || other.id == start.attempt", "if other.id == start.attempt")],
     },
     Wall {
         rule: "R4",
@@ -131,7 +131,7 @@ pub(super) const WALLS: &[Wall] = &[
     },
     Wall {
         rule: "R9",
-        name: "the rule in decide",
+        name: "the rule on failover in decide",
         edits: &[(DECIDE, "if !proved && start.trigger", "if false && start.trigger")],
     },
     Wall {
