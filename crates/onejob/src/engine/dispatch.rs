@@ -29,6 +29,7 @@ pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
             () = tokio::time::sleep_until(clock::nap(next_due)) => {}
         }
         next_due = drain(&inner, &lane).await;
+        lane.will_return(next_due);
     }
 }
 

@@ -1,9 +1,9 @@
 //! One lane per provider: its slots to send, and whether jobs wait for one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-use onejob_core::Text;
+use onejob_core::{Millis, Text};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::provider::Provider;
@@ -19,6 +19,7 @@ pub(crate) struct Lane {
     slots: Arc<Semaphore>,
     lingering: Arc<Semaphore>,
     backlog: AtomicBool,
+    next_due: AtomicI64,
     pub(crate) wake: Notify,
 }
 
@@ -45,6 +46,7 @@ impl Lane {
             slots: Arc::new(Semaphore::new(concurrency)),
             lingering: Arc::new(Semaphore::new(concurrency.saturating_mul(LINGERING_PER_SLOT))),
             backlog: AtomicBool::new(false),
+            next_due: AtomicI64::new(Millis::MAX),
             wake: Notify::new(),
         }
     }
@@ -54,10 +56,20 @@ impl Lane {
         self.backlog.load(Ordering::SeqCst)
     }
 
-    /// Says that jobs may wait here, and wakes the dispatcher.
-    pub(crate) fn poke(&self) {
-        self.backlog.store(true, Ordering::SeqCst);
+    /// Says that a job waits here until `due_at`, and wakes the dispatcher if it would come too late.
+    /// One that is not due yet is no backlog: others may go before it.
+    pub(crate) fn expect(&self, due_at: Millis, now: Millis) {
+        if due_at <= now {
+            self.backlog.store(true, Ordering::SeqCst);
+        } else if self.next_due.fetch_min(due_at, Ordering::SeqCst) <= due_at {
+            return;
+        }
         self.wake.notify_one();
+    }
+
+    /// When the dispatcher comes back by itself. Whatever is expected meanwhile wakes it again.
+    pub(crate) fn will_return(&self, next_due: Option<Millis>) {
+        self.next_due.store(next_due.unwrap_or(Millis::MAX), Ordering::SeqCst);
     }
 
     /// Before a claim: what is queued from now on says so again.

@@ -20,7 +20,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Text, Verdict, What};
+use onejob_core::{Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Slot, Text, Verdict, What};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -291,9 +291,7 @@ impl Inner {
             Applied::Done { record, verdict } => {
                 self.metrics.verdict(record.job.state(), verdict);
                 self.changes.publish(record);
-                if let onejob_core::Slot::Open { plan: Some(plan) } = &record.job.slot {
-                    self.poke(&plan.provider);
-                }
+                self.expect(record);
                 match verdict {
                     Verdict::Unknown => self.sweep.notify_waiters(),
                     Verdict::Ended(Next::Retry(_)) if record.job.deadline.is_some() => self.sweep.notify_waiters(),
@@ -315,9 +313,11 @@ impl Inner {
         }
     }
 
-    fn poke(&self, provider: &str) {
-        if let Some(lane) = self.lanes.get(provider) {
-            lane.poke();
+    /// If the job is queued, its provider's dispatcher must come in time.
+    fn expect(&self, record: &Record) {
+        let Slot::Open { plan: Some(plan) } = &record.job.slot else { return };
+        if let Some(lane) = self.lanes.get(&plan.provider) {
+            lane.expect(plan.due_at, clock::now());
         }
     }
 

@@ -198,8 +198,7 @@ impl Inner {
                         attempt::spawn(self, &lane, slot, record.clone());
                         self.metrics.start_seconds.observe(received.elapsed().as_secs_f64());
                     }
-                    (Some(lane), None) => lane.poke(),
-                    (None, _) => {}
+                    (Some(_) | None, Some(_) | None) => self.expect(record),
                 }
                 if has_deadline {
                     self.sweep.notify_waiters();

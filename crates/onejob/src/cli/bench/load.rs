@@ -98,7 +98,8 @@ pub(super) fn starts(node: &Node, rate: u32, time: Duration) -> Result<Start, St
     while received < count {
         for (n, at) in node.receipts() {
             let Some(sent) = sent.get(n as usize) else { continue };
-            histogram.saturating_record(at.saturating_duration_since(*sent).as_micros() as u64);
+            let micros = at.saturating_duration_since(*sent).as_micros() as u64;
+            histogram.record(micros).map_err(|error| error.to_string())?;
             received += 1;
         }
         if began.elapsed() > AFTERMATH {
