@@ -1,17 +1,18 @@
 //! The sweeps: job deadlines, and the unknown attempts that a task's policy gives up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use onejob_core::{Event, Evidence, Millis, What};
+use onejob_core::{AttemptState, Event, Evidence, Millis, Text, What};
 use tracing::warn;
 
 use super::{Inner, Stage, clock};
 use crate::config::OnUnknown;
 use crate::id;
-use crate::store::{Applied, StoreError};
+use crate::store::{Applied, ListedAttempt, StoreError};
 
 /// Rows that one sweep looks at. What is left over is due at once.
-const SWEEP_BATCH: usize = 200;
+pub(super) const SWEEP_BATCH: usize = 200;
 
 /// How long to leave a store alone that has just failed, in milliseconds.
 const AFTER_STORE_ERROR_MS: i64 = 1_000;
@@ -51,46 +52,65 @@ where
     }
 }
 
-async fn expire_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
-    for (job, deadline) in inner.store.queued_deadlines(SWEEP_BATCH).await? {
+pub(super) async fn expire_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
+    let queued = inner.store.queued_deadlines(SWEEP_BATCH).await?;
+    let more = queued.len() == SWEEP_BATCH;
+    let mut expired = 0;
+    for (job, deadline) in queued {
         let at = clock::now();
         if deadline > at {
             return Ok(Some(deadline));
         }
         let applied = inner.store.apply(job, Event { at, what: What::DeadlinePassed }).await?;
+        expired += usize::from(matches!(applied, Applied::Done { .. }));
         inner.observe(&applied);
     }
-    Ok(None)
+    Ok(at_once_if(more && expired > 0))
 }
 
-async fn give_up_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
+pub(super) async fn give_up_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
     let mut next: Option<Millis> = None;
     for task in inner.config.tasks.values() {
         let OnUnknown::AbandonAfter(patience) = task.on_unknown else { continue };
-        let patience_ms = patience.as_millis() as Millis;
-        for listed in inner.store.unknown_longest(task.name.clone(), SWEEP_BATCH).await? {
-            let onejob_core::AttemptState::Unknown { since, .. } = listed.attempt.state else { continue };
-            let at = clock::now();
-            if since + patience_ms > at {
-                next = Some(next.map_or(since + patience_ms, |n| n.min(since + patience_ms)));
-                break;
-            }
-            let Some(record) = inner.store.job(listed.job).await? else { continue };
-            let attempt = listed.attempt.id;
-            let reason = format!("unknown for {patience:?}: the task declares on_unknown.abandon_after").into();
-            let what =
-                What::Abandoned { attempt, evidence: Evidence::Policy { reason }, follow: inner.follow(&record) };
-            let applied = inner.store.apply(listed.job, Event { at, what }).await?;
-            if let Applied::Done { .. } = &applied {
-                warn!(
-                    job = id::job_text(listed.job),
-                    attempt = id::attempt_text(attempt),
-                    "given up by the task's policy"
-                );
-                inner.metrics.attempt(&listed.attempt.provider, "abandoned");
-            }
-            inner.observe(&applied);
-        }
+        let due = give_up_due_of(&inner, task.name.clone(), patience).await?;
+        next = [next, due].into_iter().flatten().min();
     }
     Ok(next)
+}
+
+async fn give_up_due_of(inner: &Inner, task: Text, patience: Duration) -> Result<Option<Millis>, StoreError> {
+    let unknown = inner.store.unknown_longest(task, SWEEP_BATCH).await?;
+    let more = unknown.len() == SWEEP_BATCH;
+    let mut given_up = 0;
+    for listed in unknown {
+        let AttemptState::Unknown { since, .. } = listed.attempt.state else { continue };
+        let due = since + patience.as_millis() as Millis;
+        if due > clock::now() {
+            return Ok(Some(due));
+        }
+        given_up += usize::from(give_up(inner, &listed, patience).await?);
+    }
+    Ok(at_once_if(more && given_up > 0))
+}
+
+async fn give_up(inner: &Inner, listed: &ListedAttempt, patience: Duration) -> Result<bool, StoreError> {
+    let Some(record) = inner.store.job(listed.job).await? else { return Ok(false) };
+    let attempt = listed.attempt.id;
+    let reason = format!("unknown for {patience:?}: the task declares on_unknown.abandon_after").into();
+    let what = What::Abandoned { attempt, evidence: Evidence::Policy { reason }, follow: inner.follow(&record) };
+    let applied = inner.store.apply(listed.job, Event { at: clock::now(), what }).await?;
+    let done = matches!(applied, Applied::Done { .. });
+    if done {
+        let (job, attempt) = (id::job_text(listed.job), id::attempt_text(attempt));
+        warn!(%job, %attempt, owner = %record.owner, provider = %listed.attempt.provider, "given up by the task's policy");
+        inner.metrics.attempt(&listed.attempt.provider, "abandoned");
+    }
+    inner.observe(&applied);
+    Ok(done)
+}
+
+/// A sweep that filled its batch and got on with it has more to do. One that got nowhere does not come
+/// back at once, or it would do nothing else.
+fn at_once_if(more: bool) -> Option<Millis> {
+    more.then(clock::now)
 }

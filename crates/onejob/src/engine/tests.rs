@@ -1,10 +1,15 @@
-//! What no client can provoke: a store that does not say whether it committed.
+//! What no client can provoke: a store that does not say whether it committed, sweeps with more to do
+//! than fits one batch, callers that leave at the same moment.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
 
-use onejob_core::{AttemptStateName, Effects, JobState, NodeId, Start, Trigger, opening};
+use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Start, Trigger, opening};
 
-use super::{Engine, attempt, clock};
+use super::lane::Lane;
+use super::wake::Changes;
+use super::{Engine, attempt, clock, reconcile};
 use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
@@ -13,35 +18,48 @@ use crate::store::{Submit, Submitted};
 const CONFIG: &str =
     "[server]\nstore = \"memory:\"\n[providers.main]\nkind = \"simulated\"\n[tasks.plain]\nproviders = [\"main\"]\n";
 
-#[tokio::test]
-async fn r5_an_attempt_that_may_have_been_recorded_and_was_never_sent_is_not_left_open() {
-    let engine = Engine::open(Arc::new(Config::from_text(CONFIG).unwrap())).await.unwrap();
-    let inner = &engine.inner;
+async fn engine() -> Engine {
+    Engine::open(Arc::new(Config::from_text(CONFIG).unwrap())).await.unwrap()
+}
+
+/// A job that waits in line.
+fn submit(engine: &Engine, key: &str) -> Submit {
     let at = clock::now();
-    let plan = opening(&inner.config.tasks["plain"].policy(None), at, None).unwrap();
-    let start = Start {
-        attempt: id::new_attempt_id(),
-        provider: plan.provider.clone(),
-        primary: plan.primary.clone(),
-        certificate: None,
-        trigger: Trigger::Plan,
-        node: NodeId(1),
-    };
-    let attempt = start.attempt;
-    let submit = Submit {
+    Submit {
         id: id::new_job_id(),
         owner: "u".into(),
-        idempotency_key: "k".into(),
+        idempotency_key: key.into(),
         intent: Intent::new("plain", &serde_json::json!({}), None),
         metadata: "{}".into(),
         priority: 0,
         run_at: None,
         deadline: None,
         effects: Effects::Exclusive,
-        plan,
-        start: Some(start),
+        plan: opening(&engine.inner.config.tasks["plain"].policy(None), at, None).unwrap(),
+        start: None,
         at,
-    };
+    }
+}
+
+fn start(submit: &Submit) -> Start {
+    Start {
+        attempt: id::new_attempt_id(),
+        provider: submit.plan.provider.clone(),
+        primary: submit.plan.primary.clone(),
+        certificate: None,
+        trigger: Trigger::Plan,
+        node: NodeId(1),
+    }
+}
+
+#[tokio::test]
+async fn r5_an_attempt_that_may_have_been_recorded_and_was_never_sent_is_not_left_open() {
+    let engine = engine().await;
+    let inner = &engine.inner;
+    let mut submit = submit(&engine, "k");
+    let start = start(&submit);
+    let attempt = start.attempt;
+    submit.start = Some(start);
     // It was committed, and the answer was lost.
     let Submitted::New(made) = inner.store.submit(submit).await.unwrap() else { panic!("the job is new") };
     assert_eq!(made.job.state(), JobState::Running);
@@ -53,4 +71,18 @@ async fn r5_an_attempt_that_may_have_been_recorded_and_was_never_sent_is_not_lef
     assert_eq!(after.job.attempts[0].state.name(), AttemptStateName::Failed);
     assert!(after.job.attempts[0].state.certainly_did_nothing());
     assert_eq!(after.job.state(), JobState::Queued, "the job goes on");
+}
+
+#[tokio::test]
+async fn a_sweep_comes_back_at_once_when_more_is_due_than_it_looks_at() {
+    let engine = engine().await;
+    for n in 0..reconcile::SWEEP_BATCH + 1 {
+        let mut submit = submit(&engine, &format!("k{n}"));
+        submit.deadline = Some(submit.at - 1);
+        engine.inner.store.submit(submit).await.unwrap();
+    }
+    let back = reconcile::expire_due(engine.inner.clone()).await.unwrap();
+    assert!(back.is_some_and(|back| back <= clock::now()), "{back:?}");
+    assert_eq!(reconcile::expire_due(engine.inner.clone()).await.unwrap(), None, "one was left, and it was the last");
+    assert_eq!(engine.inner.store.queued_deadlines(1).await.unwrap(), []);
 }
