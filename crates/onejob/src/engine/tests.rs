@@ -86,3 +86,21 @@ async fn a_sweep_comes_back_at_once_when_more_is_due_than_it_looks_at() {
     assert_eq!(reconcile::expire_due(engine.inner.clone()).await.unwrap(), None, "one was left, and it was the last");
     assert_eq!(engine.inner.store.queued_deadlines(1).await.unwrap(), []);
 }
+
+#[test]
+fn nothing_is_kept_of_callers_that_leave_at_the_same_moment() {
+    let changes = Arc::new(Changes::default());
+    let gate = Arc::new(Barrier::new(2));
+    let callers = [(); 2].map(|()| {
+        let (changes, gate) = (changes.clone(), gate.clone());
+        thread::spawn(move || {
+            for job in 0..5_000 {
+                let interest = changes.watch(JobId(job));
+                gate.wait();
+                drop(interest);
+            }
+        })
+    });
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    assert_eq!(changes.watched(), 0);
+}

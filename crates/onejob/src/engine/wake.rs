@@ -12,7 +12,14 @@ use crate::store::Record;
 /// The waiting callers, by job. A job that nobody waits for costs one look into a map.
 #[derive(Default)]
 pub(crate) struct Changes {
-    watched: Mutex<HashMap<JobId, watch::Sender<Option<Arc<Record>>>>>,
+    watched: Mutex<HashMap<JobId, Watched>>,
+}
+
+/// A job that somebody waits for.
+struct Watched {
+    news: watch::Sender<Option<Arc<Record>>>,
+    /// Counted here, under the lock: of two that leave at once, the second must know that it is the last.
+    waiting: usize,
 }
 
 /// One caller's interest in one job.
@@ -26,18 +33,25 @@ impl Changes {
     /// From now on `job`'s changes reach the returned interest.
     pub(crate) fn watch(self: &Arc<Changes>, job: JobId) -> Interest {
         let mut watched = self.lock();
-        let news = watched.entry(job).or_insert_with(|| watch::channel(None).0).subscribe();
-        Interest { changes: self.clone(), job, news }
+        let entry = watched.entry(job).or_insert_with(|| Watched { news: watch::channel(None).0, waiting: 0 });
+        entry.waiting += 1;
+        Interest { changes: self.clone(), job, news: entry.news.subscribe() }
     }
 
     /// Tells whoever waits for this job.
     pub(crate) fn publish(&self, record: &Arc<Record>) {
-        if let Some(sender) = self.lock().get(&record.job.id) {
-            sender.send_replace(Some(record.clone()));
+        if let Some(watched) = self.lock().get(&record.job.id) {
+            watched.news.send_replace(Some(record.clone()));
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, watch::Sender<Option<Arc<Record>>>>> {
+    /// Jobs that somebody waits for now.
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Watched>> {
         // A panic while holding it leaves a map that is still whole.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,9 +70,11 @@ impl Interest {
 impl Drop for Interest {
     fn drop(&mut self) {
         let mut watched = self.changes.lock();
-        // Our own receiver still counts: one means nobody else waits.
-        if watched.get(&self.job).is_some_and(|sender| sender.receiver_count() <= 1) {
-            watched.remove(&self.job);
+        if let Some(entry) = watched.get_mut(&self.job) {
+            entry.waiting -= 1;
+            if entry.waiting == 0 {
+                watched.remove(&self.job);
+            }
         }
     }
 }
