@@ -28,6 +28,8 @@ pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
             () = lane.wake.notified() => {}
             () = tokio::time::sleep_until(clock::nap(next_due)) => {}
         }
+        // Said before we look, too: what comes due while we are about it must wake us again.
+        lane.will_return(None);
         next_due = drain(&inner, &lane).await;
         lane.will_return(next_due);
     }
@@ -39,13 +41,13 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         if inner.draining() {
             return None;
         }
-        lane.clear_backlog();
+        // Said before we look: a slot that is given back while we find none must wake us.
+        lane.keep_backlog();
         let slots: Vec<Slot> = std::iter::from_fn(|| inner.lanes.try_slot(lane)).take(CLAIM_BATCH).collect();
         if slots.is_empty() {
-            // Whoever gives a slot back wakes us.
-            lane.keep_backlog();
             return None;
         }
+        lane.clear_backlog();
         let held = slots.len();
         let attempts: Vec<_> = slots.iter().map(|_| id::new_attempt_id()).collect();
         let at = clock::now();

@@ -67,17 +67,18 @@ impl Lane {
         self.wake.notify_one();
     }
 
-    /// When the dispatcher comes back by itself. Whatever is expected meanwhile wakes it again.
+    /// When the dispatcher comes back by itself; what is expected before that wakes it. It says `None`
+    /// before it looks: a moment for which it has woken already must hold up no later one.
     pub(crate) fn will_return(&self, next_due: Option<Millis>) {
         self.next_due.store(next_due.unwrap_or(Millis::MAX), Ordering::SeqCst);
     }
 
-    /// Before a claim: what is queued from now on says so again.
+    /// With slots in hand, before a claim: what is queued from now on says so again.
     pub(crate) fn clear_backlog(&self) {
         self.backlog.store(false, Ordering::SeqCst);
     }
 
-    /// After a claim, or in want of a slot: jobs wait here until one is given back.
+    /// Before a look for slots, or after a claim that used all: jobs may wait here until one is given back.
     pub(crate) fn keep_backlog(&self) {
         self.backlog.store(true, Ordering::SeqCst);
     }

@@ -104,3 +104,17 @@ fn nothing_is_kept_of_callers_that_leave_at_the_same_moment() {
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     assert_eq!(changes.watched(), 0);
 }
+
+#[tokio::test]
+async fn what_comes_due_while_the_dispatcher_looks_wakes_it_again() {
+    let engine = engine().await;
+    let lane: &Arc<Lane> = engine.inner.lanes.get("main").unwrap();
+    let now = clock::now();
+    // It has woken for a moment that is past, and looks.
+    lane.will_return(Some(now - 5));
+    lane.will_return(None);
+    lane.expect(now + 100, now);
+    // It found nothing more, and what it missed is told.
+    lane.will_return(None);
+    tokio::time::timeout(Duration::from_secs(20), lane.wake.notified()).await.expect("nobody woke it");
+}
