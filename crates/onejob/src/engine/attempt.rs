@@ -42,8 +42,8 @@ struct Runner {
 /// How a call ended.
 enum End {
     Answered(Answer),
-    /// The deadline passed before a byte was sent; the call was dropped.
-    NeverSent,
+    /// It was dropped before a byte was sent, for this reason.
+    NeverSent(&'static str),
     /// `linger` passed after the deadline, or the node stops.
     GivenUp,
 }
@@ -98,20 +98,21 @@ impl Runner {
         let Some(task) = inner.task_of(&self.record).cloned() else {
             return self.fail(FailureClass::Invalid, "the task of this job is not configured any more").await;
         };
+        let deadline = self.deadline(&task);
         let lane = self.lane.clone();
         let request = match lane.provider.prepare(&self.call(&task)) {
             Ok(request) => request,
             Err(failure) => return self.settle_failed(failure, Seen::default()).await,
         };
-        let end = self.call_and_watch(&lane, &task, request).await;
+        let end = self.call_and_watch(&lane, &task, request, deadline).await;
         self.inner
             .metrics
             .attempt_seconds
             .get_or_create(&AttemptProvider { provider: lane.name.to_string() })
             .observe(self.started.elapsed().as_secs_f64());
         match end {
-            End::Answered(answer) => self.settle(&task, answer).await,
-            End::NeverSent => self.fail(FailureClass::NotSent, "no connection before the attempt's deadline").await,
+            End::Answered(answer) => self.settle(&task, answer, deadline).await,
+            End::NeverSent(why) => self.fail(FailureClass::NotSent, why).await,
             End::GivenUp => {}
         }
     }
@@ -134,18 +135,18 @@ impl Runner {
         }
     }
 
-    /// When silence becomes unknown: after the task's time, or at the job's own deadline.
+    /// When silence becomes unknown: after the task's time, or at the job's own deadline. Asked once, at
+    /// the start, when both clocks agree.
     fn deadline(&self, task: &Task) -> Instant {
         let until_job_deadline =
             self.record.job.deadline.map(|at| Duration::from_millis((at - clock::now()).max(0) as u64));
         self.started + until_job_deadline.map_or(task.attempt_timeout, |left| left.min(task.attempt_timeout))
     }
 
-    async fn call_and_watch(&mut self, lane: &Lane, task: &Task, request: Prepared) -> End {
+    async fn call_and_watch(&mut self, lane: &Lane, task: &Task, request: Prepared, deadline: Instant) -> End {
         let progress = Progress::new();
         let mut call = pin!(lane.provider.send(request, &progress));
         let mut stage = self.inner.stage.subscribe();
-        let deadline = self.deadline(task);
         let mut look = self.started + RUNNING_AFTER;
         let mut recorded_running = false;
         loop {
@@ -154,7 +155,7 @@ impl Runner {
                 answer = &mut call => return End::Answered(answer),
                 () = stopping(&mut stage) => {
                     if progress.phase() == Phase::BeforeConnect {
-                        return End::NeverSent;
+                        return End::NeverSent("this node stopped before there was a connection");
                     }
                     self.fall_silent(Cause::NodeDied, "this node stopped before the answer came").await;
                     return End::GivenUp;
@@ -171,7 +172,7 @@ impl Runner {
             }
         }
         match meaning_of(&Observation::DeadlinePassed { phase: progress.phase() }, &[]) {
-            Meaning::Failed(_) => End::NeverSent,
+            Meaning::Failed(_) => End::NeverSent("no connection before the attempt's deadline"),
             Meaning::Unknown(cause) => {
                 self.fall_silent(cause, "no answer before the deadline").await;
                 self.slot.linger(lane);
@@ -185,7 +186,7 @@ impl Runner {
         }
     }
 
-    async fn settle(mut self, task: &Task, answer: Answer) {
+    async fn settle(mut self, task: &Task, answer: Answer, deadline: Instant) {
         match answer {
             Answer::Done { output, seen } => match task.output.accept(&submit::input_of(&self.record), output) {
                 Ok(output) => {
@@ -202,7 +203,7 @@ impl Runner {
             },
             Answer::Accepted { handle, seen: _ } => {
                 self.tell(What::Handle { attempt: self.attempt, handle }).await;
-                self.await_deadline_in_background(task).await;
+                self.await_in_background(deadline).await;
             }
             Answer::Broken { meaning: Meaning::Failed(class), status, retry_after_ms, message } => {
                 self.settle_failed(Failure { class, status, message, retry_after_ms }, Seen::default()).await;
@@ -215,11 +216,11 @@ impl Runner {
     }
 
     /// The provider works under a handle: at the deadline, silence is unknown here too.
-    async fn await_deadline_in_background(&mut self, task: &Task) {
+    async fn await_in_background(&mut self, deadline: Instant) {
         let mut stage = self.inner.stage.subscribe();
         tokio::select! {
             () = stopping(&mut stage) => {}
-            () = tokio::time::sleep_until(self.deadline(task)) => {
+            () = tokio::time::sleep_until(deadline) => {
                 self.fall_silent(Cause::Timeout, "no word about the background work before the deadline").await;
             }
         }
