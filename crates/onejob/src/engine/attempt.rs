@@ -50,11 +50,26 @@ enum End {
 
 /// Follows the last attempt of `record`, which has just been recorded as starting, to its end.
 pub(crate) fn spawn(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Arc<Record>) {
-    let Some(attempt) = record.job.attempts.last().map(|a| a.id) else { return };
-    inner.metrics.attempt(&lane.name, "started");
-    let runner = Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, started: Instant::now() };
-    // Not awaited here: the slot that it holds is what `Engine::run` waits for.
-    tokio::spawn(runner.run());
+    if let Some(runner) = Runner::of_last(inner, lane, slot, record) {
+        inner.metrics.attempt(&lane.name, "started");
+        // Not awaited here: the slot that it holds is what `Engine::run` waits for.
+        tokio::spawn(runner.run());
+    }
+}
+
+/// As [`spawn`], with a fault in the middle.
+#[cfg(test)]
+pub(super) fn spawn_and_break(
+    inner: &Arc<Inner>,
+    lane: &Arc<Lane>,
+    slot: Slot,
+    record: Arc<Record>,
+) -> tokio::task::JoinHandle<()> {
+    let runner = Runner::of_last(inner, lane, slot, record);
+    tokio::spawn(async move {
+        let _runner = runner;
+        panic!("on purpose");
+    })
 }
 
 /// The store did not say whether it recorded these attempts as starting, and nobody will send them:
@@ -62,19 +77,28 @@ pub(crate) fn spawn(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Ar
 pub(crate) fn disown(inner: &Arc<Inner>, attempts: Vec<AttemptId>) {
     let inner = inner.clone();
     tokio::spawn(async move {
-        let mut stage = inner.stage.subscribe();
         for attempt in attempts {
-            let mut pause = STORE_RETRY.0;
-            while let Err(away) = disown_one(&inner, attempt).await {
-                warn!(attempt = id::attempt_text(attempt), error = %away, "the store is away: an attempt may have been recorded that nobody sends");
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_RETRY.1),
-                    // The next start finds it open and of a dead node.
-                    () = stopping(&mut stage) => return,
-                }
-            }
+            insist(&inner, attempt, || disown_one(&inner, attempt)).await;
         }
     });
+}
+
+/// Brings a word about an attempt that nobody follows to the store, however long that is away. Gives up
+/// when the node stops: the next start finds the attempt open and of a dead node.
+async fn insist<F>(inner: &Inner, attempt: AttemptId, bring: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), StoreError>>,
+{
+    let mut stage = inner.stage.subscribe();
+    let mut pause = STORE_RETRY.0;
+    while let Err(away) = bring().await {
+        inner.metrics.store_errors.inc();
+        warn!(attempt = id::attempt_text(attempt), error = %away, "the store is away: an attempt that nobody follows may be open in it");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_RETRY.1),
+            () = stopping(&mut stage) => return,
+        }
+    }
 }
 
 async fn disown_one(inner: &Arc<Inner>, attempt: AttemptId) -> Result<(), StoreError> {
@@ -88,11 +112,40 @@ async fn disown_one(inner: &Arc<Inner>, attempt: AttemptId) -> Result<(), StoreE
     let (seen, evidence, follow) = (Seen::default(), Evidence::Answer, inner.follow(&record));
     let what = What::Failed { attempt, failure, seen, evidence, follow };
     let applied = inner.store.apply(record.job.id, Event { at: clock::now(), what }).await?;
+    let (job, attempt) = names(record.job.id, attempt);
+    warn!(%job, %attempt, owner = %record.owner, "the attempt was recorded although the store did not say so: disowned, for it was not sent");
     inner.observe(&applied);
     Ok(())
 }
 
+impl Drop for Runner {
+    /// A panic leaves nobody to follow the attempt: it would block its job until the next start, and no
+    /// operator could end it, for a decree is about what is unknown.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (inner, job, attempt) = (self.inner.clone(), self.record.job.id, self.attempt);
+        let (job_text, attempt_text) = self.names();
+        error!(job = job_text, attempt = attempt_text, owner = %self.record.owner, provider = %self.lane.name, "a fault of ours broke an attempt off");
+        tokio::spawn(async move {
+            insist(&inner, attempt, || async {
+                let what = What::Silent { attempt, cause: Cause::NodeDied };
+                let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+                inner.observe(&applied);
+                Ok(())
+            })
+            .await;
+        });
+    }
+}
+
 impl Runner {
+    fn of_last(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Arc<Record>) -> Option<Runner> {
+        let attempt = record.job.attempts.last()?.id;
+        Some(Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, started: Instant::now() })
+    }
+
     async fn run(mut self) {
         let inner = self.inner.clone();
         let Some(task) = inner.task_of(&self.record).cloned() else {

@@ -118,3 +118,22 @@ async fn what_comes_due_while_the_dispatcher_looks_wakes_it_again() {
     lane.will_return(None);
     tokio::time::timeout(Duration::from_secs(20), lane.wake.notified()).await.expect("nobody woke it");
 }
+
+#[tokio::test]
+async fn r4_an_attempt_that_a_fault_of_ours_broke_off_is_unknown_and_not_alive_for_ever() {
+    let engine = engine().await;
+    let inner = &engine.inner;
+    let mut submit = submit(&engine, "k");
+    submit.start = Some(start(&submit));
+    let Submitted::New(made) = inner.store.submit(submit).await.unwrap() else { panic!("the job is new") };
+    let mut interest = inner.changes.watch(made.job.id);
+    let lane = inner.lanes.get("main").unwrap();
+    let slot = inner.lanes.try_slot(lane).unwrap();
+
+    let broken = attempt::spawn_and_break(inner, lane, slot, made);
+    assert!(broken.await.unwrap_err().is_panic());
+
+    let after = interest.changed().await.unwrap();
+    assert_eq!(after.job.state(), JobState::Unknown, "an operator can end it");
+    assert_eq!(engine.in_flight(), 0, "the slot is given back");
+}
