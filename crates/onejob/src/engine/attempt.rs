@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::lane::{Lane, Slot};
-use super::metrics::AttemptProvider;
+use super::metrics::{self, AttemptProvider};
 use super::{Inner, Stage, clock, payload, submit};
 use crate::config::Task;
 use crate::id;
@@ -331,7 +331,7 @@ impl Runner {
         let (job, attempt) = self.names();
         match &applied {
             Applied::Done { record, verdict } => {
-                let outcome = outcome_word(what);
+                let outcome = metrics::outcome(what, verdict);
                 if let Some(outcome) = &outcome {
                     self.inner.metrics.attempt(&self.lane.name, outcome.clone());
                 }
@@ -366,21 +366,6 @@ fn names(job: JobId, attempt: AttemptId) -> (String, String) {
 async fn stopping(stage: &mut watch::Receiver<Stage>) {
     // An error means that the engine is gone, which is as good a reason to end.
     let _ended = stage.wait_for(|stage| *stage == Stage::Stopping).await;
-}
-
-fn outcome_word(what: &What) -> Option<String> {
-    match what {
-        What::Succeeded { .. } => Some("succeeded".into()),
-        What::Failed { failure, .. } => Some(format!("failed_{}", failure.class.as_str())),
-        What::Silent { cause, .. } => Some(format!("unknown_{}", cause.as_str())),
-        What::Running { .. } | What::Handle { .. } => None,
-        What::Start(_)
-        | What::Abandoned { .. }
-        | What::CancelConfirmed { .. }
-        | What::Cancel
-        | What::Reopen { .. }
-        | What::DeadlinePassed => None,
-    }
 }
 
 fn log_verdict(

@@ -1,6 +1,6 @@
 //! What is counted, for Prometheus.
 
-use onejob_core::{JobState, Next, Verdict};
+use onejob_core::{JobState, Next, Verdict, What};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -23,7 +23,7 @@ pub struct Outcome {
 pub struct AttemptOutcome {
     /// The provider's name.
     pub provider: String,
-    /// `started`, `succeeded`, `failed_<class>`, `unknown_<cause>`, `superseded`, `abandoned`, …
+    /// `started`, or what [`outcome`] says.
     pub outcome: String,
 }
 
@@ -204,5 +204,34 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+/// What an event made of an attempt, as a label: `succeeded`, `failed_<class>`, `unknown_<cause>`,
+/// `superseded`, `abandoned`, `cancelled`. Nothing if the attempt is where it was, or goes on.
+pub(crate) fn outcome(what: &What, verdict: &Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Superseded { .. } => Some("superseded".into()),
+        Verdict::Won | Verdict::Ended(_) | Verdict::EndedAfterClose | Verdict::Unknown => match what {
+            What::Succeeded { .. } => Some("succeeded".into()),
+            What::Failed { failure, .. } => Some(format!("failed_{}", failure.class.as_str())),
+            What::Silent { cause, .. } => Some(format!("unknown_{}", cause.as_str())),
+            What::Abandoned { .. } => Some("abandoned".into()),
+            What::CancelConfirmed { .. } => Some("cancelled".into()),
+            What::Start(_)
+            | What::Running { .. }
+            | What::Handle { .. }
+            | What::Cancel
+            | What::Reopen { .. }
+            | What::DeadlinePassed => None,
+        },
+        Verdict::Started
+        | Verdict::Recorded
+        | Verdict::AlreadySo
+        | Verdict::AlreadyWon
+        | Verdict::TooLate(_)
+        | Verdict::Cancelled
+        | Verdict::Reopened
+        | Verdict::Expired => None,
     }
 }

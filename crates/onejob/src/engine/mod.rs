@@ -20,7 +20,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Slot, Text, Verdict, What};
+use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Slot, Text, Verdict, What};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -239,7 +239,7 @@ impl Engine {
     ///
     /// [`StoreError`].
     pub async fn cancel(&self, job: JobId) -> Result<Applied, StoreError> {
-        self.tell(job, What::Cancel).await
+        self.tell(job, None, What::Cancel).await
     }
 
     /// Closes the job of a key, or makes sure that a post still on its way finds it closed.
@@ -258,11 +258,13 @@ impl Engine {
     }
 
     /// Brings an event to the store, even if the caller goes away meanwhile.
-    async fn tell(&self, job: JobId, what: What) -> Result<Applied, StoreError> {
+    async fn tell(&self, job: JobId, about: Option<AttemptId>, what: What) -> Result<Applied, StoreError> {
         let inner = self.inner.clone();
         detached(async move {
-            let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+            let event = Event { at: clock::now(), what };
+            let applied = inner.store.apply(job, event.clone()).await?;
             inner.observe(&applied);
+            inner.told(about, &event.what, &applied);
             Ok(applied)
         })
         .await
@@ -313,6 +315,19 @@ impl Inner {
         }
     }
 
+    /// Counts and logs what a person asked for.
+    fn told(&self, about: Option<AttemptId>, what: &What, applied: &Applied) {
+        let Applied::Done { record, verdict } = applied else { return };
+        let attempt = about.and_then(|attempt| record.job.attempt(attempt));
+        let outcome = metrics::outcome(what, verdict);
+        if let (Some(attempt), Some(outcome)) = (attempt, &outcome) {
+            self.metrics.attempt(&attempt.provider, outcome.clone());
+        }
+        let (job, attempt) = (id::job_text(record.job.id), attempt.map(|attempt| id::attempt_text(attempt.id)));
+        let state = record.job.state().as_str();
+        info!(%job, attempt, owner = %record.owner, state, outcome, "a caller's or an operator's word was taken");
+    }
+
     /// If the job is queued, its provider's dispatcher must come in time.
     fn expect(&self, record: &Record) {
         let Slot::Open { plan: Some(plan) } = &record.job.slot else { return };
@@ -327,7 +342,10 @@ impl Inner {
             let reaped = self.store.reap(self.node, clock::now(), REAP_BATCH).await?;
             for record in &reaped {
                 let job = id::job_text(record.job.id);
-                warn!(%job, owner = %record.owner, "a dead node left an attempt open: it is unknown now");
+                for attempt in record.job.attempts.iter().filter(|attempt| attempt.state.is_open()) {
+                    let (attempt, provider) = (id::attempt_text(attempt.id), &attempt.provider);
+                    warn!(%job, %attempt, owner = %record.owner, %provider, "a dead node left the attempt open: it is unknown now");
+                }
                 self.changes.publish(record);
             }
             if reaped.is_empty() {

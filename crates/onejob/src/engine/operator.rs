@@ -57,14 +57,14 @@ impl Engine {
     /// [`StoreError`].
     pub async fn retry(&self, record: &Record) -> Result<ByHand, StoreError> {
         let Some(intent) = &record.intent else {
-            return self.tell(record.job.id, What::Reopen { provider: "".into() }).await.map(ByHand::Not);
+            return self.tell(record.job.id, None, What::Reopen { provider: "".into() }).await.map(ByHand::Not);
         };
         let Some(first) =
             self.policy_of(record).and_then(|policy| policy.candidates.first().map(|c| c.provider.clone()))
         else {
             return Ok(ByHand::NoSuchProvider(format!("the task {} is not configured any more", intent.task)));
         };
-        self.tell(record.job.id, What::Reopen { provider: first }).await.map(ByHand::Not)
+        self.tell(record.job.id, None, What::Reopen { provider: first }).await.map(ByHand::Not)
     }
 
     /// Starts an attempt by hand, at `provider` or at the task's first.
@@ -142,7 +142,7 @@ impl Engine {
             },
             Word::Abandoned => What::Abandoned { attempt, evidence, follow: self.inner.follow(record) },
         };
-        self.tell(record.job.id, what).await.map(Resolved::Told)
+        self.tell(record.job.id, Some(attempt), what).await.map(Resolved::Told)
     }
 
     fn accept(&self, record: &Record, result: Value) -> Result<Value, Violation> {

@@ -26,6 +26,12 @@ async fn r6_r7_of_two_racing_attempts_the_second_to_return_loses() {
     without_input["input"] = json!(null);
     assert!(!without_input.to_string().contains("slow primary"), "the loser's result is not kept");
     assert_eq!(world.notices(&id).await, ["duplicate_effect"], "somebody may owe a refund");
+    let metrics = world.get("/metrics").await.text;
+    for (provider, outcome) in [("backup", "succeeded"), ("main", "superseded")] {
+        let line = format!("onejob_attempts_total{{provider=\"{provider}\",outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+    assert!(!metrics.contains("{provider=\"main\",outcome=\"succeeded\"}"), "the loser is no success\n{metrics}");
     let notice = world.get(&format!("/v1/jobs/{id}/notices")).await;
     assert!(!notice.text.contains("slow primary"), "only its digest and size are");
     world.end().await;
