@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::body::{AttemptBody, JobBody, JobList, NoticeBody, NoticeList};
+use super::layers::About;
 use super::problem::{Kind, Problem};
 use super::read::{self, Envelope, Id, Query, wrong};
 use crate::config::Task;
@@ -322,6 +323,7 @@ pub(crate) fn refused(record: &Record, why: &Illegal) -> Problem {
 
 fn job_answer(status: StatusCode, record: &Record, replayed: Option<&'static str>) -> Response {
     let mut response = answer(status, &JobBody::from(record));
+    response.extensions_mut().insert(About(record.job.id));
     let headers = response.headers_mut();
     if let Some(replayed) = replayed {
         headers.insert(REPLAYED, HeaderValue::from_static(replayed));

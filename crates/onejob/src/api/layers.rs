@@ -8,12 +8,14 @@ use axum::extract::{MatchedPath, State};
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use onejob_core::JobId;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
 use super::Api;
 use super::problem::{Kind, Problem};
 use crate::engine::metrics;
+use crate::id::job_text;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -49,6 +51,10 @@ pub(crate) async fn request_id(mut request: Request<Body>, next: Next) -> Respon
     response
 }
 
+/// The job that an answer is about, for the log line of its request.
+#[derive(Clone)]
+pub(crate) struct About(pub(crate) JobId);
+
 /// Counts a request and logs it; the query and the body are nobody's business.
 pub(crate) async fn count_and_log(State(api): State<Api>, request: Request<Body>, next: Next) -> Response {
     let began = Instant::now();
@@ -59,7 +65,9 @@ pub(crate) async fn count_and_log(State(api): State<Api>, request: Request<Body>
     let status = response.status().as_u16();
     let label = metrics::Request { route: format!("{method} {route}"), status };
     api.engine.metrics().request_seconds.get_or_create(&label).observe(began.elapsed().as_secs_f64());
-    debug!(request = ?id, route = label.route, status, elapsed_ms = began.elapsed().as_millis() as u64, "request");
+    let id = id.as_ref().and_then(|id| id.to_str().ok());
+    let job = response.extensions().get::<About>().map(|about| job_text(about.0));
+    debug!(request = id, job, route = label.route, status, elapsed_ms = began.elapsed().as_millis() as u64, "request");
     response
 }
 
