@@ -36,11 +36,11 @@ async fn lists_page_from_the_newest_to_the_oldest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_what_happened() {
     let world = World::new().await;
-    let id = world.submit("k", "plain", json!({})).await.id();
+    let id = world.submit("k", "patient", json!({})).await.id();
     world.until_state(&id, "succeeded").await;
-    world.submit("k", "plain", json!({})).await;
-    world.submit("k", "plain", json!({ "other": 1 })).await;
-    let unknown = world.submit("u", "plain", json!({ "status": 500 })).await.id();
+    world.submit("k", "patient", json!({})).await;
+    world.submit("k", "patient", json!({ "other": 1 })).await;
+    let unknown = world.submit("u", "patient", json!({ "status": 500 })).await.id();
     world.until_state(&unknown, "unknown").await;
     let text = world.get("/metrics").await.text;
     for line in [

@@ -47,7 +47,7 @@ async fn r5_what_outlasts_the_grace_is_unknown_and_is_not_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_jobs_of_an_earlier_run_are_started() {
     let mut world = World::new().await;
-    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(400);
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(2_000);
     let body = json!({ "owner": "u", "task": "plain", "input": { "do": {} }, "run_at": at.to_string() });
     let id = world.submit_body("k", body).await.id();
     world.stop().await;
@@ -60,7 +60,7 @@ async fn queued_jobs_of_an_earlier_run_are_started() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_task_is_gone_says_so_and_comes_back_with_the_task() {
     let mut world = World::with("", "\n[tasks.gone]\nproviders = [\"main\"]\n").await;
-    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(400);
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(2_000);
     let body = json!({ "owner": "u", "task": "gone", "input": { "do": {} }, "run_at": at.to_string() });
     let id = world.submit_body("k", body).await.id();
     world.stop().await;

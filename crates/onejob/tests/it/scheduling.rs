@@ -64,7 +64,7 @@ async fn an_unknown_attempt_gives_its_slot_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_at_is_waited_for() {
     let world = World::new().await;
-    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(600);
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(2_000);
     let body = json!({ "owner": "u", "task": "plain", "input": { "do": {} }, "run_at": at.to_string() });
     let id = world.submit_body("k", body).await.id();
     assert_eq!(world.job(&id).await["state"], "queued");
@@ -77,7 +77,7 @@ async fn run_at_is_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_ends_a_queued_job_and_makes_a_running_one_unknown() {
     let world = World::new().await;
-    let deadline = (jiff::Timestamp::now() + jiff::SignedDuration::from_millis(500)).to_string();
+    let deadline = (jiff::Timestamp::now() + jiff::SignedDuration::from_millis(2_500)).to_string();
     let queued = json!({ "owner": "u", "task": "plain", "input": { "do": {} }, "run_at": "2999-01-01T00:00:00Z", "deadline": deadline });
     let queued = world.submit_body("queued", queued).await.id();
     let running =

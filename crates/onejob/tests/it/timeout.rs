@@ -52,12 +52,12 @@ async fn r5_a_late_failure_is_evidence_too_and_the_job_goes_on() {
 async fn r5_answers_that_say_nothing_about_the_work_are_unknown() {
     let world = World::new().await;
     for (n, status) in [500, 502, 503, 504, 408, 409, 302].into_iter().enumerate() {
-        let id = world.submit(&format!("k{n}"), "plain", json!({ "status": status })).await.id();
+        let id = world.submit(&format!("k{n}"), "patient", json!({ "status": status })).await.id();
         let job = world.until_state(&id, "unknown").await;
         assert_eq!(job["attempts"][0]["cause"], "status", "{status}");
         assert_eq!(world.provider.executions(&id), 1, "{status} was tried again");
     }
-    let id = world.submit("raw", "plain", json!({ "raw": "<html>oops" })).await.id();
+    let id = world.submit("raw", "patient", json!({ "raw": "<html>oops" })).await.id();
     let job = world.until_state(&id, "unknown").await;
     assert_eq!(job["attempts"][0]["cause"], "cut_short");
     world.end().await;
