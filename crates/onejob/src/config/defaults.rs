@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const LISTEN: &str = "127.0.0.1:4545";
 /// `server.store`: a file beside the configuration.
 pub const STORE: &str = "sqlite:onejob.db";
-/// `server.max_in_flight`: well under the usual limit of open files, one connection each.
+/// `server.max_in_flight`: one connection each; docs/operating.md says how many files may be open.
 pub const MAX_IN_FLIGHT: usize = 1024;
 /// `server.max_open_requests`: many callers wait for one answer each.
 pub const MAX_OPEN_REQUESTS: usize = 4096;
