@@ -48,8 +48,8 @@ pub struct CallInput {
     pub callback_url: String,
 }
 
-/// A request that is ready to be sent. It is made before the attempt is recorded as sent, so that a
-/// template that does not render costs nothing.
+/// A request that is ready to be sent. It is made before anything leaves, so that a template that does
+/// not render is a certain failure.
 pub enum Prepared {
     /// For [`Provider::Http`].
     Http(http::PreparedRequest),

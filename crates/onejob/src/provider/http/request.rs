@@ -1,5 +1,5 @@
-//! The request: rendered before the attempt is recorded, so that a template that does not render
-//! costs nothing.
+//! The request: rendered whole before a connection is opened, so that a template that does not
+//! render fails for certain, with nothing sent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
