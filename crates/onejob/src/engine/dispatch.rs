@@ -64,6 +64,10 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         let got = claimed.records.len();
         for (slot, record) in slots.into_iter().zip(claimed.records) {
             inner.changes.publish(&record);
+            if record.job.attempts.len() == 1 {
+                let waited_ms = (at - record.run_at.unwrap_or(record.created_at)).max(0);
+                inner.metrics.start_seconds.observe(waited_ms as f64 / 1000.0);
+            }
             attempt::spawn(inner, lane, slot, record);
         }
         if got < held {

@@ -127,7 +127,7 @@ impl Metrics {
         r.register("attempt_seconds", "From start to end of an attempt", self.attempt_seconds.clone());
         r.register(
             "start_seconds",
-            "From the receipt of a post to the hand-over of its request",
+            "From the post, or the moment asked for, to the start of a job's first attempt",
             self.start_seconds.clone(),
         );
         r.register("http_request_seconds", "Requests to this server", self.request_seconds.clone());
