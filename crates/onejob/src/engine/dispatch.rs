@@ -38,12 +38,9 @@ pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
 /// Starts what is due and fits; says when to come back.
 async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
     loop {
-        if inner.draining() {
-            return None;
-        }
         // Said before we look: a slot that is given back while we find none must wake us.
         lane.keep_backlog();
-        let slots: Vec<Slot> = std::iter::from_fn(|| inner.lanes.try_slot(lane)).take(CLAIM_BATCH).collect();
+        let slots: Vec<Slot> = std::iter::from_fn(|| inner.slot(lane)).take(CLAIM_BATCH).collect();
         if slots.is_empty() {
             return None;
         }

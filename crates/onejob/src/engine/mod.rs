@@ -20,7 +20,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Slot, Text, Verdict, What};
+use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Text, Verdict, What};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -33,7 +33,7 @@ use crate::store::{
     StoreError,
 };
 
-use lane::{Lane, Lanes};
+use lane::{Lane, Lanes, Slot};
 use metrics::Metrics;
 use wake::Changes;
 
@@ -287,6 +287,12 @@ impl Inner {
         *self.stage.borrow() >= Stage::Draining
     }
 
+    /// A slot at `lane`, unless none is free or the engine stops. Taken first and asked after: either a
+    /// stop is seen here, or the stop sees the slot and waits for it.
+    fn slot(&self, lane: &Lane) -> Option<Slot> {
+        self.lanes.try_slot(lane).filter(|_| !self.draining())
+    }
+
     /// After every write: tells who waits, counts, and wakes the lanes that have new work.
     fn observe(&self, applied: &Applied) {
         match applied {
@@ -330,7 +336,7 @@ impl Inner {
 
     /// If the job is queued, its provider's dispatcher must come in time.
     fn expect(&self, record: &Record) {
-        let Slot::Open { plan: Some(plan) } = &record.job.slot else { return };
+        let onejob_core::Slot::Open { plan: Some(plan) } = &record.job.slot else { return };
         if let Some(lane) = self.lanes.get(&plan.provider) {
             lane.expect(plan.due_at, clock::now());
         }

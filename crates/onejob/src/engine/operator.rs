@@ -166,7 +166,7 @@ impl Inner {
             if self.draining() {
                 return None;
             }
-            if let Some(slot) = self.lanes.try_slot(lane) {
+            if let Some(slot) = self.slot(lane) {
                 return Some(slot);
             }
             if tokio::time::Instant::now() >= end {

@@ -224,7 +224,7 @@ impl Inner {
     }
 
     fn slot_without_overtaking(&self, lane: &Lane) -> Option<Slot> {
-        if lane.has_backlog() || self.draining() { None } else { self.lanes.try_slot(lane) }
+        if lane.has_backlog() { None } else { self.slot(lane) }
     }
 }
 

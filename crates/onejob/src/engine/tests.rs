@@ -9,7 +9,7 @@ use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Start, Tri
 
 use super::lane::Lane;
 use super::wake::Changes;
-use super::{Engine, attempt, clock, reconcile};
+use super::{Engine, Stage, attempt, clock, reconcile};
 use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
@@ -136,4 +136,15 @@ async fn r4_an_attempt_that_a_fault_of_ours_broke_off_is_unknown_and_not_alive_f
     let after = interest.changed().await.unwrap();
     assert_eq!(after.job.state(), JobState::Unknown, "an operator can end it");
     assert_eq!(engine.in_flight(), 0, "the slot is given back");
+}
+
+#[tokio::test]
+async fn an_engine_that_stops_gives_no_slot_and_keeps_none() {
+    let engine = engine().await;
+    let inner = &engine.inner;
+    let lane = inner.lanes.get("main").unwrap();
+    assert!(inner.slot(lane).is_some());
+    inner.stage.send_replace(Stage::Draining);
+    assert!(inner.slot(lane).is_none());
+    inner.lanes.idle().await;
 }
