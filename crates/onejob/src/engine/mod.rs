@@ -302,7 +302,9 @@ impl Inner {
                 self.expect(record);
                 match verdict {
                     Verdict::Unknown => self.sweep.notify_waiters(),
-                    Verdict::Ended(Next::Retry(_)) if record.job.deadline.is_some() => self.sweep.notify_waiters(),
+                    Verdict::Ended(Next::Retry(_)) | Verdict::Reopened if record.job.deadline.is_some() => {
+                        self.sweep.notify_waiters();
+                    }
                     Verdict::Started
                     | Verdict::Recorded
                     | Verdict::AlreadySo
