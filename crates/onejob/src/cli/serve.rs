@@ -71,10 +71,20 @@ async fn serve(config: Arc<Config>) -> Result<(), String> {
 }
 
 fn start_logging(json: bool) {
-    let filter = EnvFilter::try_from_env("ONEJOB_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let chosen = std::env::var("ONEJOB_LOG").ok().filter(|chosen| !chosen.is_empty());
+    let filter = EnvFilter::try_new(chosen.as_deref().unwrap_or("info"));
+    let wrong = filter.as_ref().err().map(ToString::to_string);
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
     // A log in a file has no colours.
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let builder = builder.with_ansi(colour);
-    if json { builder.json().flatten_event(true).init() } else { builder.compact().init() }
+    if json {
+        builder.json().flatten_event(true).init()
+    } else {
+        builder.compact().init()
+    }
+    if let Some(wrong) = wrong {
+        warn!("ONEJOB_LOG is not understood ({wrong}): info is logged");
+    }
 }
