@@ -9,6 +9,8 @@ mod attempts;
 mod operation;
 mod layers;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
