@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onejob::id::job_text;
-use onejob::store::{Applied, OpenError, SqliteOptions, SqliteStore, Store, StoreError, Submitted};
-use onejob_core::{Event, JobState, Slot, Verdict, What};
+use onejob::store::{Applied, Claim, OpenError, Record, SqliteOptions, SqliteStore, Store, StoreError, Submitted};
+use onejob_core::{Event, JobState, NodeId, Slot, Verdict, What};
 use onejob_lab::store_contract::ground::{Gate, NOW, all_jobs, does, intent, job, kinds, made, succeeded};
 use onejob_lab::store_contract::{Ground, Kind};
 use serde_json::json;
@@ -129,6 +129,25 @@ async fn a_damaged_row_is_refused_by_name_and_its_neighbours_are_served() {
     assert!(matches!(again, Err(StoreError::Refused(_))), "{again:?}");
     assert_eq!(job(&store, sound.job.id).await, sound);
     does(&store, sound.job.id, succeeded(sound.job.attempts[0].id, "1")).await;
+}
+
+#[tokio::test]
+async fn a_damaged_row_holds_up_neither_the_line_nor_the_start() {
+    let (ground, (_dir, file)) = (ground(), place());
+    let store = open(&file);
+    for key in ["damaged", "sound"] {
+        made(&store, ground.wish("ann", key)).await;
+        made(&store, ground.started_wish("ann", &format!("{key}, live"))).await;
+    }
+    store.close().await;
+    shell(&file, "UPDATE jobs SET version = -1 WHERE idempotency_key LIKE 'damaged%'");
+    let store = open(&file);
+    let keys = |records: &[Arc<Record>]| records.iter().map(|r| r.idempotency_key.to_string()).collect::<Vec<_>>();
+    let node = NodeId(u128::MAX);
+    assert_eq!(keys(&store.reap(node, NOW, 10).await.unwrap()), ["sound, live"]);
+    let attempts = vec![ground.attempt_id(), ground.attempt_id()];
+    let claimed = store.claim(Claim { provider: "main".into(), attempts, node, at: NOW }).await.unwrap();
+    assert_eq!((keys(&claimed.records), claimed.next_due), (vec!["sound".to_owned()], None), "nobody waits for it");
 }
 
 #[tokio::test]

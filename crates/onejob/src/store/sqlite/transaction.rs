@@ -116,7 +116,10 @@ impl Transaction<'_> {
             let Some(end) = due.last() else { return Ok(()) };
             last = *end;
             for (_, job) in due {
-                let Some(record) = self.job(job)? else { continue };
+                let Some(record) = self.sound_job(job)? else {
+                    passed_over.insert(job);
+                    continue;
+                };
                 let attempt = claim.attempts[claimed.records.len()];
                 let Some(start) = planned_start(&record, attempt, claim.node) else { continue };
                 match self.apply_to(&record, &Event { at: claim.at, what: What::Start(start) })? {
@@ -141,7 +144,8 @@ impl Transaction<'_> {
         let mut reaped = Vec::new();
         for (attempt, job) in dead {
             let event = Event { at, what: What::Silent { attempt, cause: Cause::NodeDied } };
-            match self.apply(job, &event)? {
+            let Some(record) = self.sound_job(job)? else { continue };
+            match self.apply_to(&record, &event)? {
                 Applied::Done { record, .. } => reaped.push(record),
                 Applied::Refused { .. } | Applied::NoSuchJob => {}
             }
@@ -167,6 +171,17 @@ impl Transaction<'_> {
             self.remembered.put(record);
         }
         Ok(record)
+    }
+
+    /// The job; none if its rows mean nothing: it holds up neither the line nor a start of the server.
+    fn sound_job(&mut self, job: JobId) -> Result<Option<Arc<Record>>, Fault> {
+        match self.job(job) {
+            Err(Fault::Refused(why)) => {
+                tracing::error!(job = job_text(job), error = %why, "a damaged job is passed over");
+                Ok(None)
+            }
+            sound_or_broken => sound_or_broken,
+        }
     }
 
     fn by_key(&mut self, owner: &Text, key: &Text) -> Result<Option<Arc<Record>>, Fault> {
