@@ -8,12 +8,13 @@ use std::time::Duration;
 use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Start, Trigger, opening};
 
 use super::lane::Lane;
+use super::metrics::Metrics;
 use super::wake::Changes;
 use super::{Engine, Stage, attempt, clock, reconcile};
 use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
-use crate::store::{Submit, Submitted};
+use crate::store::{Submit, Submitted, Work};
 
 const CONFIG: &str =
     "[server]\nstore = \"memory:\"\n[providers.main]\nkind = \"simulated\"\n[tasks.plain]\nproviders = [\"main\"]\n";
@@ -147,4 +148,21 @@ async fn an_engine_that_stops_gives_no_slot_and_keeps_none() {
     inner.stage.send_replace(Stage::Draining);
     assert!(inner.slot(lane).is_none());
     inner.lanes.idle().await;
+}
+
+#[test]
+fn every_metric_stands_in_the_docs() {
+    let page = include_str!("../../../../docs/operating.md");
+    let metrics = Metrics::new();
+    // A family shows once it has a member.
+    metrics.job("created");
+    metrics.attempt("main", "started");
+    let text = metrics.render(None, Work::default(), 0, 0).unwrap();
+    let named: Vec<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    assert!(named.len() > 10, "{text}");
+    for (name, kind) in named {
+        let name = if kind == "counter" { format!("`{name}_total") } else { format!("`{name}") };
+        assert!(page.contains(&name), "{name}");
+    }
 }
