@@ -156,6 +156,8 @@ async fn a_full_disk_is_said_and_survived() {
     let store = open_with(&file, SqliteOptions { max_pages: Some(128), ..SqliteOptions::default() });
     let mut made_it = Vec::new();
     let refused = loop {
+        // Without an end this would fill the memory where nothing fills the disk.
+        assert!(made_it.len() < 1_000, "the disk never got full");
         let mut wish = ground.started_wish("ann", &format!("key-{}", made_it.len()));
         wish.metadata = format!("{{\"m\":\"{}\"}}", "x".repeat(3_000)).into();
         match store.submit(wish).await {
