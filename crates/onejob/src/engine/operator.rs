@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{AttemptId, Event, Evidence, Failure, FailureClass, Policy, Start, Text, Trigger, Verdict, What};
+use onejob_core::{
+    AttemptId, Event, Evidence, Failure, FailureClass, JobId, Policy, Start, Text, Trigger, Verdict, What, decide,
+};
 use serde_json::Value;
 
 use super::lane::{Lane, Slot};
@@ -99,7 +101,10 @@ impl Engine {
         };
         let inner = self.inner.clone();
         detached(async move {
-            let Some(slot) = inner.slot_soon(&lane, BY_HAND_PATIENCE).await else { return Ok(ByHand::NoRoom) };
+            let slot = match inner.slot_by_hand(&lane, job, &start).await? {
+                Ok(slot) => slot,
+                Err(why) => return Ok(why),
+            };
             let id = start.attempt;
             let event = Event { at: clock::now(), what: What::Start(start) };
             let applied = inner.store.apply(job, event).await.inspect_err(|error| inner.not_stored(error, [id]))?;
@@ -159,6 +164,27 @@ impl Engine {
 }
 
 impl Inner {
+    /// A slot for a start by hand, or why there is none. A rule that forbids the start is named at once,
+    /// not waited out: the slot that is missing may well be held by the very attempt that is in flight.
+    async fn slot_by_hand(
+        &self,
+        lane: &Arc<Lane>,
+        job: JobId,
+        start: &Start,
+    ) -> Result<Result<Slot, ByHand>, StoreError> {
+        for patience in [Duration::ZERO, BY_HAND_PATIENCE] {
+            if let Some(slot) = self.slot_soon(lane, patience).await {
+                return Ok(Ok(slot));
+            }
+            let Some(record) = self.store.job(job).await? else { return Ok(Err(ByHand::Not(Applied::NoSuchJob))) };
+            let event = Event { at: clock::now(), what: What::Start(start.clone()) };
+            if let Err(why) = decide(&record.job, &event) {
+                return Ok(Err(ByHand::Not(Applied::Refused { record, why })));
+            }
+        }
+        Ok(Err(ByHand::NoRoom))
+    }
+
     /// A slot, waiting at most `patience` for one.
     async fn slot_soon(&self, lane: &Arc<Lane>, patience: Duration) -> Option<Slot> {
         let end = tokio::time::Instant::now() + patience;

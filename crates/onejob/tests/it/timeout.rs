@@ -62,3 +62,29 @@ async fn r5_answers_that_say_nothing_about_the_work_are_unknown() {
     assert_eq!(job["attempts"][0]["cause"], "cut_short");
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r4_a_start_beside_an_attempt_is_refused_though_no_slot_is_free() {
+    let more = r#"
+[providers.narrow]
+kind = "http"
+concurrency = 1
+[providers.narrow.request]
+url = "{url}/narrow/do"
+body = { do = "{{ input.do }}" }
+[providers.narrow.response]
+output = "{{ body.output }}"
+[tasks.narrow]
+providers = ["narrow"]
+"#;
+    let world = World::with("", more).await;
+    let id = world.submit("k", "narrow", json!({ "gate": "g" })).await.id();
+    world.provider.reached(&id, 1).await;
+    // The only slot is held by the very attempt that forbids another one.
+    let again = world.post(&format!("/v1/jobs/{id}/attempts"), json!({ "force": true })).await;
+    assert_eq!((again.status, again.problem().as_str()), (409, "attempt-in-flight"));
+    world.provider.open("g");
+    world.until_state(&id, "succeeded").await;
+    assert_eq!(world.provider.executions(&id), 1);
+    world.end().await;
+}
