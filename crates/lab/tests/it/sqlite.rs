@@ -101,6 +101,33 @@ async fn another_name_of_a_file_is_the_same_file() {
     store.close().await;
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_a_file_that_is_not_there_yet_is_the_same_file() {
+    let (dir, file) = place();
+    let link = dir.path().join("link.db");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let store = open(&link);
+    assert!(matches!(SqliteStore::open(&file, SqliteOptions::default()), Err(OpenError::InUse { .. })));
+    store.close().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_with_a_second_name_is_refused_by_either() {
+    let (dir, file) = place();
+    let store = open(&file);
+    let second = dir.path().join("second.db");
+    std::fs::hard_link(&file, &second).unwrap();
+    let refused =
+        |name| matches!(SqliteStore::open(name, SqliteOptions::default()), Err(OpenError::ManyNames { names: 2, .. }));
+    assert!(refused(&second), "two owners of one file");
+    store.close().await;
+    assert!(refused(&file));
+    std::fs::remove_file(&second).unwrap();
+    open(&file).close().await;
+}
+
 #[tokio::test]
 async fn a_file_that_is_no_database_and_a_folder_that_is_not_there_are_refused_with_a_sentence() {
     let (dir, file) = place();

@@ -54,8 +54,7 @@ impl SqliteStore {
     ///
     /// A sentence for people, with what to do.
     pub fn open(path: &Path, options: SqliteOptions) -> std::result::Result<SqliteStore, OpenError> {
-        // Two names of one file must share one lock.
-        let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let file = open::only_name(path)?;
         let lock = open::lock(&file)?;
         let connection = open::writer(&file, &options)?;
         let counters = Arc::new(Counters::default());

@@ -1,7 +1,7 @@
 //! Opening the file: its lock, its settings, its schema.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,6 +67,18 @@ pub enum OpenError {
         /// The id of the process, if it wrote it down.
         process: Option<u32>,
     },
+    /// It has other names, and each has its own lock and its own log.
+    #[error(
+        "{} has {names} names (hard links): a process that opens it by another name would take no notice of this one, \
+         and the file would be damaged. Remove the other names; a symbolic link does no harm",
+        .file.display()
+    )]
+    ManyNames {
+        /// The database.
+        file: PathBuf,
+        /// How many there are.
+        names: u64,
+    },
     /// It was written by a newer onejob.
     #[error(
         "{} has schema version {found} and this onejob knows {known}: use the newer onejob that wrote it",
@@ -102,6 +114,37 @@ pub enum OpenError {
         /// Why.
         source: rusqlite::Error,
     },
+}
+
+/// The one name of the database, which is made if it is not there: two ways to it must meet at one lock.
+pub(super) fn only_name(path: &Path) -> Result<PathBuf, OpenError> {
+    let io = |source| OpenError::Io { file: path.to_owned(), source };
+    let file = match path.canonicalize() {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A symbolic link that points to nothing yet has no name behind it until the file is there.
+            // A file that is there is never opened here: closing it would give up SQLite's own locks.
+            OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(io)?;
+            path.canonicalize().map_err(io)?
+        }
+        Err(error) => return Err(io(error)),
+    };
+    match names(&file.metadata().map_err(io)?) {
+        0 | 1 => Ok(file),
+        names => Err(OpenError::ManyNames { file, names }),
+    }
+}
+
+/// How many names a file has; a folder has one.
+#[cfg(unix)]
+fn names(metadata: &Metadata) -> u64 {
+    if metadata.is_dir() { 1 } else { std::os::unix::fs::MetadataExt::nlink(metadata) }
+}
+
+/// How many names a file has, where nobody tells.
+#[cfg(not(unix))]
+fn names(_: &Metadata) -> u64 {
+    1
 }
 
 /// Takes the lock beside the database; it is held until the file is dropped, or the process dies.
