@@ -1,6 +1,6 @@
 //! Reading requests: bodies within their limits, strict JSON, members with their types, queries.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, header};
@@ -18,15 +18,21 @@ use crate::json::{self, Duplicates};
 /// Longest owner, in bytes.
 const MAX_OWNER_BYTES: usize = 255;
 
+/// The first moment that RFC 3339 can write: the start of the year 1.
+const FIRST_MOMENT: Millis = -62_135_596_800_000;
+
 /// Reads a body that must be JSON: size while streaming, then media type.
 pub(crate) async fn json_body(server: &Server, request: Request<Body>) -> Result<(HeaderMap, Bytes), Problem> {
     let (parts, body) = request.into_parts();
+    // What says of itself that it is too large is not waited for.
+    if body.size_hint().lower() > u64::try_from(server.max_body_bytes).unwrap_or(u64::MAX) {
+        return Err(too_large(server));
+    }
     let limited = Limited::new(body, server.max_body_bytes);
     let bytes = match tokio::time::timeout(server.body_timeout, limited.collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() || is_too_long(error.as_ref()) => {
-            let limit = server.max_body_bytes;
-            return Err(Problem::new(Kind::TooLarge, format!("a body may have {limit} bytes (server.max_body_bytes)")));
+            return Err(too_large(server));
         }
         Ok(Err(error)) => {
             return Err(Problem::new(Kind::InvalidRequest, format!("the body could not be read: {error}")));
@@ -43,6 +49,11 @@ pub(crate) async fn json_body(server: &Server, request: Request<Body>) -> Result
         return Err(Problem::new(Kind::UnsupportedMediaType, "send the header Content-Type: application/json"));
     }
     Ok((parts.headers, bytes))
+}
+
+fn too_large(server: &Server) -> Problem {
+    let limit = server.max_body_bytes;
+    Problem::new(Kind::TooLarge, format!("a body may have {limit} bytes (server.max_body_bytes)"))
 }
 
 fn is_too_long(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
@@ -141,12 +152,13 @@ impl Envelope {
 
     /// A moment in RFC 3339, or absent.
     pub(crate) fn moment(&mut self, name: &str) -> Result<Option<Millis>, Problem> {
-        let expected = "a moment such as 2026-01-31T09:30:00Z (RFC 3339), or null";
+        let expected = "a moment such as 2026-01-31T09:30:00Z (RFC 3339), from 0001-01-01T00:00:00Z to \
+                        9999-12-30T22:00:00Z, or null";
         match self.text(name)? {
             None => Ok(None),
-            Some(text) => match text.parse::<Timestamp>() {
-                Ok(at) => Ok(Some(at.as_millisecond())),
-                Err(_) => Err(wrong(name, expected)),
+            Some(text) => match text.parse::<Timestamp>().map(Timestamp::as_millisecond) {
+                Ok(at) if at >= FIRST_MOMENT => Ok(Some(at)),
+                _ => Err(wrong(name, expected)),
             },
         }
     }

@@ -32,6 +32,8 @@ async fn bodies_that_are_wrong_are_refused_one_by_one() {
         (r#"{"owner":"u","task":"plain","input":{},"priority":101}"#, 400, "invalid-request"),
         (r#"{"owner":"u","task":"plain","input":{},"priority":1.5}"#, 400, "invalid-request"),
         (r#"{"owner":"u","task":"plain","input":{},"run_at":"tomorrow"}"#, 400, "invalid-request"),
+        (r#"{"owner":"u","task":"plain","input":{},"run_at":"9999-12-31T23:59:59Z"}"#, 400, "invalid-request"),
+        (r#"{"owner":"u","task":"plain","input":{},"deadline":"0000-12-31T23:59:59Z"}"#, 400, "invalid-request"),
         (r#"{"owner":"u","task":"plain","input":{},"metadata":[]}"#, 400, "invalid-request"),
         (r#"{"owner":"u","task":"plain","input":{},"provider":"backup"}"#, 400, "invalid-request"),
         (r#"{"owner":"u","task":"no-such","input":{}}"#, 404, "no-such-task"),
@@ -86,6 +88,13 @@ async fn a_body_that_is_too_large_or_too_slow_is_refused() {
     let mut answer = String::new();
     slow.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("body-timeout"), "{answer}");
+
+    // What says that it is too large is refused before it comes.
+    let mut huge = tokio::net::TcpStream::connect(world.url().trim_start_matches("http://")).await.unwrap();
+    huge.write_all(b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nidempotency-key: k\r\ncontent-length: 99999999999\r\nexpect: 100-continue\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    huge.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("body-too-large"), "{answer}");
     world.end().await;
 }
 
