@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::Response;
 use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
 use onejob_core::{Failure, Meaning, Observation, Override, Phase, meaning_of};
 
 use super::{Answer, CallInput, Progress};
@@ -125,9 +125,18 @@ impl HttpProvider {
     async fn exchange(&self, request: &PreparedRequest, progress: &Progress) -> Result<Whole, Lost> {
         if let Some(mut connection) = self.pool.take(&request.origin).await {
             match connection.ask(request, progress).await {
-                Ok(response) => return self.receive(request, connection, response, progress).await,
+                Ok(response) => {
+                    // "You kept me waiting": it may have been said before the request arrived.
+                    if response.status() == StatusCode::REQUEST_TIMEOUT {
+                        self.pool.was_deceived();
+                    }
+                    return self.receive(request, connection, response, progress).await;
+                }
                 Err(lost) if connection.nothing_was_sent() => drop(lost),
-                Err(lost) => return Err(lost),
+                Err(lost) => {
+                    self.pool.was_deceived();
+                    return Err(lost);
+                }
             }
         }
         let mut connection = self.connector.connect(&request.origin).await.map_err(Lost::before_connect)?;

@@ -20,6 +20,9 @@ use super::wire::{Sent, Watched, Wire};
 /// least this long; the shorter it is, the rarer a request meets a connection that is being closed.
 pub(super) const LONGEST_IDLE: Duration = Duration::from_secs(5);
 
+/// How long it is remembered that a provider does not keep its connections well.
+const LESSON_LASTS: Duration = Duration::from_secs(60 * 60);
+
 type Driver = Pin<Box<http1::Connection<TokioIo<Watched<Stream>>, Sent>>>;
 
 /// One connection to a provider, carrying one request at a time.
@@ -29,6 +32,14 @@ pub(super) struct Connection {
     /// Gone when hyper is done with the connection.
     driver: Option<Driver>,
     socket: Socket,
+}
+
+/// What may be expected of a connection between two requests.
+enum Condition {
+    Usable,
+    Closed,
+    /// The peer said something that nobody asked for: an answer on it might be another request's.
+    Talking,
 }
 
 impl Connection {
@@ -64,7 +75,7 @@ impl Connection {
 
     /// Whether another request may be sent on it now: the last one is over, and the peer has
     /// neither closed the connection nor said anything unasked.
-    async fn is_usable(&mut self) -> bool {
+    async fn condition(&mut self) -> Condition {
         let ready = poll_fn(|cx| {
             let open = match &mut self.driver {
                 Some(driver) => driver.as_mut().poll(cx).is_pending(),
@@ -72,7 +83,11 @@ impl Connection {
             };
             Poll::Ready(open)
         });
-        ready.await && self.sender.is_ready() && self.socket.is_quiet()
+        match ready.await && self.sender.is_ready() && self.socket.is_quiet() {
+            true => Condition::Usable,
+            false if self.wire.has_read() => Condition::Talking,
+            false => Condition::Closed,
+        }
     }
 }
 
@@ -83,10 +98,18 @@ pub(super) struct Pool {
 }
 
 #[derive(Default)]
-struct Waiting {
+pub(super) struct Waiting {
     connections: Vec<Idle>,
     /// A task runs that closes what waits too long.
     is_watched: bool,
+    lesson: Option<Lesson>,
+}
+
+/// That the provider closes connections which wait, sooner than we do, and does not say so. A request
+/// that meets such a connection is lost, and its attempt unknown.
+struct Lesson {
+    longest_idle: Duration,
+    since: Instant,
 }
 
 struct Idle {
@@ -103,28 +126,40 @@ impl Pool {
     /// A connection to `origin` that is usable at this moment.
     pub(super) async fn take(&self, origin: &Origin) -> Option<Connection> {
         loop {
-            let mut connection = self.youngest(origin)?;
-            if connection.is_usable().await {
-                return Some(connection);
+            let Idle { mut connection, since, .. } = self.youngest(origin)?;
+            match connection.condition().await {
+                Condition::Usable => return Some(connection),
+                // It was closed at some time since; half of that keeps a distance.
+                Condition::Closed => self.idle().learn(since.elapsed() / 2),
+                Condition::Talking => self.idle().learn(Duration::ZERO),
             }
         }
     }
 
-    fn youngest(&self, origin: &Origin) -> Option<Connection> {
+    /// A request was lost on a connection that had seemed usable: nothing is sent on any but new ones
+    /// for a while, so that this does not happen again and again.
+    pub(super) fn was_deceived(&self) {
+        self.idle().learn(Duration::ZERO);
+    }
+
+    fn youngest(&self, origin: &Origin) -> Option<Idle> {
         let mut idle = self.idle();
         idle.close_expired();
         let at = idle.connections.iter().rposition(|waiting| waiting.origin == *origin)?;
-        Some(idle.connections.remove(at).connection)
+        Some(idle.connections.remove(at))
     }
 
     /// Keeps a connection whose request was answered, if it can be used again.
     pub(super) async fn put(self: &Arc<Self>, origin: Origin, mut connection: Connection) {
         connection.wire.end();
-        if !connection.is_usable().await {
-            return;
+        match connection.condition().await {
+            Condition::Usable => {}
+            // It may have said so: that is no lesson.
+            Condition::Closed => return,
+            Condition::Talking => return self.idle().learn(Duration::ZERO),
         }
         let mut idle = self.idle();
-        if idle.connections.len() < self.capacity {
+        if idle.connections.len() < self.capacity && !idle.longest_idle().is_zero() {
             idle.connections.push(Idle { origin, connection, since: Instant::now() });
             if !std::mem::replace(&mut idle.is_watched, true) {
                 self.close_idle_in_time();
@@ -156,6 +191,17 @@ impl Pool {
 
 impl Waiting {
     fn close_expired(&mut self) {
-        self.connections.retain(|idle| idle.since.elapsed() < LONGEST_IDLE);
+        let longest = self.longest_idle();
+        self.connections.retain(|idle| idle.since.elapsed() < longest);
+    }
+
+    pub(super) fn longest_idle(&mut self) -> Duration {
+        self.lesson.take_if(|lesson| lesson.since.elapsed() >= LESSON_LASTS);
+        self.lesson.as_ref().map_or(LONGEST_IDLE, |lesson| lesson.longest_idle)
+    }
+
+    pub(super) fn learn(&mut self, longest_idle: Duration) {
+        let longest_idle = longest_idle.min(self.longest_idle());
+        self.lesson = Some(Lesson { longest_idle, since: Instant::now() });
     }
 }

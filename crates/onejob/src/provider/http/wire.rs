@@ -25,7 +25,7 @@ struct State {
     begun: bool,
     /// hyper has taken the whole body.
     handed_over: bool,
-    /// A byte of the answer has come.
+    /// A byte has come since the request, or since its end.
     has_read: bool,
 }
 
@@ -35,9 +35,12 @@ impl Wire {
         *self.state() = State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false };
     }
 
-    /// The request was answered: what the connection does from now on is nobody's progress.
+    /// The request was answered: what the connection does from now on is nobody's progress, and what
+    /// it reads is nobody's answer.
     pub(super) fn end(&self) {
-        self.state().progress = None;
+        let mut state = self.state();
+        state.progress = None;
+        state.has_read = false;
     }
 
     pub(super) fn has_begun(&self) -> bool {

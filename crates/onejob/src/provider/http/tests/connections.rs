@@ -335,3 +335,66 @@ async fn a_connection_that_proves_closed_has_taken_nothing() {
     assert_eq!(lost.observation, onejob_core::Observation::Broken { phase: Phase::BeforeConnect });
     assert!(connection.nothing_was_sent());
 }
+
+#[tokio::test]
+async fn a_provider_that_drops_what_comes_on_a_used_connection_is_asked_on_new_ones_only() {
+    let server = Server::start(|mut conn: Conn| async move {
+        conn.request().await;
+        conn.write(&good()).await;
+        conn.request().await;
+        conn.reset();
+    })
+    .await;
+    let provider = open(&definition(&server.url()));
+    let mut lost = 0;
+    for n in 0..6 {
+        match ask_with(&provider, json!(n)).await.0 {
+            Answer::Broken { meaning, .. } => {
+                assert_eq!(meaning, unknown(Cause::ConnectionLost));
+                lost += 1;
+            }
+            other => assert_eq!(output(other), json!({"ok": true})),
+        }
+    }
+    assert_eq!((lost, server.log.connections()), (1, 5), "it happens once, not at every second call");
+}
+
+#[tokio::test]
+async fn a_provider_that_talks_unasked_is_asked_on_new_connections_only() {
+    let talk = shared(tokio::sync::Notify::new());
+    let said = shared(tokio::sync::Notify::new());
+    let (ask_to_talk, has_said) = (talk.clone(), said.clone());
+    let server = Server::start(move |mut conn: Conn| {
+        let (talk, said) = (talk.clone(), said.clone());
+        async move {
+            while conn.request().await.is_some() {
+                conn.write(&good()).await;
+                talk.notified().await;
+                conn.write(&http(200, "", r#"{"output": "of another job"}"#)).await;
+                said.notify_one();
+            }
+        }
+    })
+    .await;
+    let provider = open(&definition(&server.url()));
+    assert_eq!(output(ask_with(&provider, json!(1)).await.0), json!({"ok": true}));
+    ask_to_talk.notify_one();
+    has_said.notified().await;
+    for n in 2..5 {
+        assert_eq!(output(ask_with(&provider, json!(n)).await.0), json!({"ok": true}));
+    }
+    assert_eq!(server.log.connections(), 4, "each call had a connection of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_a_provider_keeps_connections_is_learned_and_forgotten_again() {
+    let mut waiting = super::super::pool::Waiting::default();
+    assert_eq!(waiting.longest_idle(), Duration::from_secs(5));
+    waiting.learn(Duration::from_secs(1));
+    waiting.learn(Duration::from_secs(2));
+    assert_eq!(waiting.longest_idle(), Duration::from_secs(1), "the shorter of two");
+    tokio::time::advance(Duration::from_secs(59 * 60)).await;
+    assert_eq!(waiting.longest_idle(), Duration::from_secs(1));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(waiting.longest_idle(), Duration::from_secs(5), "providers change");
+}
