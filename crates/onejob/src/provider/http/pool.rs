@@ -83,7 +83,7 @@ impl Connection {
             };
             Poll::Ready(open)
         });
-        match ready.await && self.sender.is_ready() && self.socket.is_quiet() {
+        match ready.await && self.sender.is_ready() && self.socket.is_quiet() && !self.wire.is_deaf() {
             true => Condition::Usable,
             false if self.wire.has_read() => Condition::Talking,
             false => Condition::Closed,

@@ -27,12 +27,16 @@ struct State {
     handed_over: bool,
     /// A byte has come since the request, or since its end.
     has_read: bool,
+    /// The connection takes no more bytes. Not of one request only: it stays so.
+    is_deaf: bool,
 }
 
 impl Wire {
     /// A new request goes over this connection.
     pub(super) fn begin(&self, progress: Progress, body_is_empty: bool) {
-        *self.state() = State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false };
+        let mut state = self.state();
+        let is_deaf = state.is_deaf;
+        *state = State { progress: Some(progress), begun: false, handed_over: body_is_empty, has_read: false, is_deaf };
     }
 
     /// The request was answered: what the connection does from now on is nobody's progress, and what
@@ -49,6 +53,23 @@ impl Wire {
 
     pub(super) fn has_read(&self) -> bool {
         self.state().has_read
+    }
+
+    pub(super) fn is_deaf(&self) -> bool {
+        self.state().is_deaf
+    }
+
+    /// What a failed write or flush becomes. A provider may answer and close before it has read the whole
+    /// request ("too large", "not you", "not now"): its answer is there to be read, and hyper, told of the
+    /// failure, would not read it. So the rest of the request goes nowhere, and reading tells the end.
+    fn swallow<T>(&self, written: Poll<io::Result<T>>, instead: T) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Ready(Err(_)) => {
+                self.state().is_deaf = true;
+                Poll::Ready(Ok(instead))
+            }
+            other => other,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -70,6 +91,7 @@ impl Wire {
         if let Some(progress) = &state.progress
             && state.begun
             && state.handed_over
+            && !state.is_deaf
         {
             progress.advance(Phase::AwaitingHeaders);
         }
@@ -103,7 +125,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         self.wire.about_to_write();
-        Pin::new(&mut self.inner).poll_write(cx, buffer)
+        if self.wire.is_deaf() {
+            return Poll::Ready(Ok(buffer.len()));
+        }
+        let written = Pin::new(&mut self.inner).poll_write(cx, buffer);
+        self.wire.swallow(written, buffer.len())
     }
 
     fn poll_write_vectored(
@@ -112,7 +138,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.wire.about_to_write();
-        Pin::new(&mut self.inner).poll_write_vectored(cx, buffers)
+        let all = buffers.iter().map(|buffer| buffer.len()).sum();
+        if self.wire.is_deaf() {
+            return Poll::Ready(Ok(all));
+        }
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, buffers);
+        self.wire.swallow(written, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -120,7 +151,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.wire.is_deaf() {
+            return Poll::Ready(Ok(()));
+        }
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        let flushed = self.wire.swallow(flushed, ());
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.wire.flushed();
         }

@@ -354,3 +354,20 @@ async fn templates_over_an_answer_never_see_a_secret() {
         Some(template(json!({"key": "{{ secret.api_key }}", "in": "{{ input.x }}", "job": "{{ job.owner }}"})));
     assert_eq!(output(ask_with(&open(&definition), json!({"x": 1})).await.0), json!({"in": 1, "job": "user_1"}));
 }
+
+#[tokio::test]
+async fn an_answer_given_before_the_request_was_read_counts_though_the_connection_is_reset() {
+    let server = Server::start(|mut conn: super::server::Conn| async move {
+        conn.head().await;
+        conn.write(&http(429, "retry-after: 7\r\nconnection: close\r\n", "")).await;
+        // Closing with most of the request unread resets the connection.
+    })
+    .await;
+    let provider = open(&definition(&server.url()));
+    for _ in 0..8 {
+        let (answer, _) = ask_with(&provider, json!("x".repeat(8 << 20))).await;
+        let broken = broken(answer);
+        assert_eq!(broken.meaning, failed(FailureClass::Refused));
+        assert_eq!((broken.status, broken.retry_after_ms), (Some(429), Some(7_000)));
+    }
+}
