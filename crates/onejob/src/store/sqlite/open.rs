@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -147,6 +147,10 @@ fn names(_: &Metadata) -> u64 {
     1
 }
 
+/// How long a lock is asked for before it counts as held, and the pauses between.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Takes the lock beside the database; it is held until the file is dropped, or the process dies.
 ///
 /// SQLite's own locks let several processes write in turn. Ours must not: each takes the other's
@@ -157,7 +161,7 @@ pub(super) fn lock(database: &Path) -> Result<File, OpenError> {
     let path = PathBuf::from(name);
     let io = |source| OpenError::Io { file: path.clone(), source };
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
-    match file.try_lock() {
+    match patiently(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
@@ -170,6 +174,18 @@ pub(super) fn lock(database: &Path) -> Result<File, OpenError> {
     file.rewind().map_err(io)?;
     writeln!(file, "{}", std::process::id()).map_err(io)?;
     Ok(file)
+}
+
+/// The lock, asked for again for a moment: a process that has just ended, or one that its owner has just
+/// forked and that has not become another program yet, lets go of it at once.
+fn patiently(file: &File) -> Result<(), TryLockError> {
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
+            locked => return locked,
+        }
+    }
 }
 
 /// Opens the writer's connection, with everything that must be set before the first statement.
