@@ -77,6 +77,18 @@ pub async fn r2_the_same_key_with_another_input_is_refused(ground: &Ground) {
     assert!(detail.contains(&hex), "{detail}");
 }
 
+pub async fn conflicts_beyond_a_hundred_are_refused_and_not_noted(ground: &Ground) {
+    let store = ground.store();
+    let first = made(&store, ground.wish("ann", "click")).await;
+    for n in 0..105 {
+        let other = Submit { intent: intent(&json!({ "n": n, "other": true })), ..ground.wish("ann", "click") };
+        assert_eq!(store.submit(other).await.unwrap(), Submitted::OtherIntent(first.clone()));
+    }
+    assert_eq!(kinds(&store, first.job.id).await.len(), 100);
+    store.submit(ground.wish("ann", "click")).await.unwrap();
+    assert_eq!(kinds(&store, first.job.id).await.last().map(String::as_str), Some("duplicate"), "other kinds are");
+}
+
 pub async fn r2_the_same_key_with_another_input_is_refused_in_every_state(ground: &Ground) {
     let store = ground.store();
     let mut jobs: Vec<(&str, JobId)> = Vec::new();

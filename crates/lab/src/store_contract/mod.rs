@@ -27,6 +27,7 @@ macro_rules! store_clauses {
             keys::r2_the_same_key_with_another_input_is_refused;
             keys::r2_the_same_key_with_another_input_is_refused_in_every_state;
             keys::r2_another_version_of_the_fingerprint_is_another_intent;
+            keys::conflicts_beyond_a_hundred_are_refused_and_not_noted;
             keys::r3_a_refused_intent_changes_nothing;
             keys::duplicates_are_counted_and_noted_once;
             keys::joined_duplicates_are_counted_together;

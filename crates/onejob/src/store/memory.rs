@@ -10,7 +10,7 @@ use onejob_core::{
     AttemptId, AttemptState, Cause, Event, JobId, JobState, Millis, NodeId, Slot, Text, Touched, What, decide,
 };
 
-use super::notice::{conflict_notice, duplicate_notice, stored_notices};
+use super::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
 use super::record::{Hold, planned_start, record_after, tombstone};
 use super::{
     Applied, AttemptFilter, COUNT_CAP, Census, Claim, Claimed, JobFilter, ListedAttempt, Record, Result, StoreError,
@@ -422,7 +422,10 @@ impl State {
     }
 
     fn note(&mut self, notice: StoredNotice) {
-        self.notices.entry(notice.job).or_default().push(notice);
+        let notices = self.notices.entry(notice.job).or_default();
+        if notices.iter().filter(|known| known.kind == notice.kind).count() < MOST_OF_A_KIND {
+            notices.push(notice);
+        }
     }
 
     fn line(&self, provider: &Text) -> impl Iterator<Item = &Place> {

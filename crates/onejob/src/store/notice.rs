@@ -7,6 +7,10 @@ use super::StoredNotice;
 use crate::id::attempt_text;
 use crate::intent::Intent;
 
+/// So many notices of one kind are kept of a job: what a caller or a provider can say again and again
+/// must not fill the store. The first ones tell the story.
+pub(super) const MOST_OF_A_KIND: usize = 100;
+
 /// The notices of a change.
 pub(super) fn stored_notices(change: &Change, at: Millis) -> impl Iterator<Item = StoredNotice> {
     let job = change.job.id;

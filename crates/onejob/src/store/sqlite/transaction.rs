@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::remembered::Remembered;
 use super::{read, sql};
 use crate::id::job_text;
-use crate::store::notice::{conflict_notice, duplicate_notice, stored_notices};
+use crate::store::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
 use crate::store::record::{Hold, planned_start, record_after, tombstone, writes_the_job};
 use crate::store::{Applied, Claim, Claimed, Record, StoredNotice, Submit, Submitted};
 
@@ -309,7 +309,8 @@ impl Transaction<'_> {
     fn note(&mut self, notice: &StoredNotice) -> Result<(), Fault> {
         let mut statement = self.connection.prepare_cached(sql::NOTICE)?;
         let attempt = notice.attempt.map(|attempt| id(attempt.0));
-        statement.execute(params![id(notice.job.0), attempt, notice.at, notice.kind, notice.detail])?;
+        let most = i64::try_from(MOST_OF_A_KIND).unwrap_or(i64::MAX);
+        statement.execute(params![id(notice.job.0), attempt, notice.at, notice.kind, notice.detail, most])?;
         Ok(())
     }
 }
