@@ -14,6 +14,10 @@ use crate::engine::Engine;
 /// Runs a node until SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(config: &Path, log_json: bool) -> ExitCode {
     start_logging(log_json);
+    // A call each in flight and a connection each that waits: the soft limit of most systems is 1024.
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        warn!(%error, "the limit of open files stays as it is");
+    }
     let config = match Config::load(config) {
         Ok(config) => Arc::new(config),
         Err(errors) => {
