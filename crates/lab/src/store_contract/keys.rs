@@ -48,7 +48,7 @@ pub async fn r1_many_posts_of_one_key_at_once_make_one_job(ground: &Ground) {
             Submitted::Same(record) => {
                 ids.insert(record.job.id);
             }
-            Submitted::OtherIntent(record) => panic!("{record:?}"),
+            other @ (Submitted::OtherIntent(_) | Submitted::Expired(_)) => panic!("{other:?}"),
         }
     }
     assert_eq!((new, ids.len()), (1, 1));

@@ -11,6 +11,7 @@ pub mod attempts;
 pub mod races;
 pub mod queue;
 pub mod lists;
+pub mod retention;
 pub mod model;
 
 pub use ground::{Ground, Kind};
@@ -72,6 +73,10 @@ macro_rules! store_clauses {
             lists::a_job_is_found_by_its_attempts;
             lists::texts_are_kept_byte_by_byte;
             lists::the_census_counts_what_is_open;
+            retention::r12_a_pruned_job_leaves_its_key_which_never_runs_again;
+            retention::r12_an_open_or_unknown_job_is_never_pruned;
+            retention::jobs_are_pruned_by_age_in_bounded_steps;
+            retention::what_changed_since_a_glance_is_read_at_once;
             lists::work_is_counted;
             lists::a_closed_store_says_so;
         }

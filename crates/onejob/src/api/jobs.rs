@@ -21,7 +21,7 @@ use crate::engine::{ByHand, Order, Ordered, Refusal};
 use crate::id;
 use crate::intent::{self, Intent, KeyError};
 use crate::json;
-use crate::store::{Applied, JobFilter, Record, Submitted};
+use crate::store::{Applied, JobFilter, Record, Submitted, Tombstone};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -44,6 +44,7 @@ pub(crate) async fn submit(State(api): State<Api>, request: Request<Body>) -> Re
             Ok(job_answer(StatusCode::OK, &record, Some("true")))
         }
         Ordered::Stored(Submitted::OtherIntent(record)) => Err(conflict(&record, (&task, &input, pinned.as_deref()))),
+        Ordered::Stored(Submitted::Expired(tombstone)) => Err(expired(&tombstone)),
         Ordered::Refused(Refusal::Stopping) => Err(Problem::new(Kind::Overloaded, "this node is stopping")),
         Ordered::Refused(Refusal::NoSuchTask) => Err(no_such_task(&task)),
         Ordered::Refused(Refusal::NotSupported) => Err(Problem::new(
@@ -231,6 +232,13 @@ fn conflict(record: &Record, asked: (&str, &Value, Option<&str>)) -> Problem {
         .with("differs", differs)
 }
 
+/// R12: a key past retention is never free again.
+fn expired(tombstone: &Tombstone) -> Problem {
+    Problem::new(Kind::KeyExpired, "the job of this key is past its retention; a new intent needs a new key")
+        .with("job", id::job_text(tombstone.job))
+        .with("state", tombstone.state.as_str())
+}
+
 async fn waited(api: &Api, record: Arc<Record>, wait: Option<Duration>) -> Result<Arc<Record>, Problem> {
     match wait {
         None => Ok(record),
@@ -265,6 +273,7 @@ pub(crate) fn told(applied: Applied, id: &str) -> Result<Response, Problem> {
         Applied::Done { record, .. } => Ok(job_answer(StatusCode::OK, &record, None)),
         Applied::Refused { record, why } => Err(refused(&record, &why)),
         Applied::NoSuchJob => Err(no_such_job(id)),
+        Applied::Expired(tombstone) => Err(expired(&tombstone)),
     }
 }
 

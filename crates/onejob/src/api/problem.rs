@@ -21,6 +21,8 @@ pub enum Kind {
     KeyInvalid,
     /// The key names another intent.
     Conflict,
+    /// The key's job was pruned after its retention.
+    KeyExpired,
     /// The body, a query parameter or a header is wrong.
     InvalidRequest,
     /// The input does not match the task's schema.
@@ -65,10 +67,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, for the documents and their tests.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 24] = [
         Kind::KeyMissing,
         Kind::KeyInvalid,
         Kind::Conflict,
+        Kind::KeyExpired,
         Kind::InvalidRequest,
         Kind::InvalidInput,
         Kind::InvalidResult,
@@ -98,6 +101,7 @@ impl Kind {
             Kind::KeyMissing => ("idempotency-key-missing", S::BAD_REQUEST, "The header Idempotency-Key is missing"),
             Kind::KeyInvalid => ("idempotency-key-invalid", S::BAD_REQUEST, "The header Idempotency-Key is malformed"),
             Kind::Conflict => ("idempotency-conflict", S::CONFLICT, "The key already names another intent"),
+            Kind::KeyExpired => ("idempotency-key-expired", S::GONE, "The key is past its retention"),
             Kind::InvalidRequest => ("invalid-request", S::BAD_REQUEST, "The request is wrong"),
             Kind::InvalidInput => ("invalid-input", S::BAD_REQUEST, "The input does not match the task's schema"),
             Kind::InvalidResult => ("invalid-result", S::BAD_REQUEST, "The result does not pass the task's contract"),

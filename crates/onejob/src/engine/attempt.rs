@@ -349,7 +349,7 @@ impl Runner {
             Applied::Refused { why, .. } => {
                 warn!(%job, %attempt, owner = %self.record.owner, ?why, "what became of the attempt came too late to matter");
             }
-            Applied::NoSuchJob => error!(%job, %attempt, "the job of a running attempt is gone"),
+            Applied::NoSuchJob | Applied::Expired(_) => error!(%job, %attempt, "the job of a running attempt is gone"),
         }
     }
 

@@ -319,7 +319,7 @@ impl Inner {
                     | Verdict::Expired => {}
                 }
             }
-            Applied::Refused { .. } | Applied::NoSuchJob => {}
+            Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {}
         }
     }
 

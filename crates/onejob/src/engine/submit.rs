@@ -131,9 +131,11 @@ impl Inner {
                         self.metrics.joined.inc();
                         self.join(&record, order, received).await
                     }
-                    Some(Ok(Submitted::New(_) | Submitted::Same(_) | Submitted::OtherIntent(_)) | Err(_)) | None => {
-                        self.store_order(order, received).await
-                    }
+                    Some(
+                        Ok(Submitted::New(_) | Submitted::Same(_) | Submitted::OtherIntent(_) | Submitted::Expired(_))
+                        | Err(_),
+                    )
+                    | None => self.store_order(order, received).await,
                 }
             }
         }
@@ -211,6 +213,7 @@ impl Inner {
             Submitted::OtherIntent(_) => {
                 self.metrics.conflicts.inc();
             }
+            Submitted::Expired(_) => {}
         }
         Ok(Ordered::Stored(submitted))
     }

@@ -6,15 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onejob_core::{
-    AttemptId, AttemptState, Cause, Event, JobId, JobState, Millis, NodeId, Slot, Text, Touched, What, decide,
-};
+use onejob_core::{AttemptId, AttemptState, Cause, Event, JobId, Millis, NodeId, Slot, Text, Touched, What, decide};
 
 use super::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
-use super::record::{Hold, planned_start, record_after, tombstone};
+use super::record::{Hold, cancelled_unseen, planned_start, record_after};
 use super::{
-    Applied, AttemptFilter, COUNT_CAP, Census, Claim, Claimed, JobFilter, ListedAttempt, Record, Result, StoreError,
-    StoredNotice, Submit, Submitted, Work,
+    Applied, AttemptFilter, COUNT_CAP, Census, Claim, Claimed, Glance, JobFilter, ListedAttempt, Prune, Pruned, Record,
+    Result, StoreError, StoredNotice, Submit, Submitted, Tombstone, Work,
 };
 
 /// Jobs in memory. Nothing survives the process.
@@ -36,6 +34,7 @@ struct State {
     live: BTreeSet<(NodeId, AttemptId)>,
     unknown: BTreeSet<(Millis, AttemptId)>,
     notices: HashMap<JobId, Vec<StoredNotice>>,
+    tombstones: HashMap<(Text, Text), Tombstone>,
     work: Work,
     is_closed: bool,
 }
@@ -61,6 +60,9 @@ impl MemoryStore {
         let key = (submit.owner.clone(), submit.idempotency_key.clone());
         if let Some(record) = state.by_key.get(&key).and_then(|id| state.jobs.get(id)).cloned() {
             return Ok(state.meet(&record, &submit));
+        }
+        if let Some(tombstone) = state.tombstones.get(&key) {
+            return Ok(Submitted::Expired(*tombstone));
         }
         if state.jobs.contains_key(&submit.id) {
             return Err(StoreError::Refused("a new job has the id of another".into()));
@@ -123,10 +125,13 @@ impl MemoryStore {
         if let Some(record) = state.by_key.get(&key).and_then(|id| state.jobs.get(id)).cloned() {
             return state.apply(&record, &Event { at, what: What::Cancel }, self.hold.as_ref());
         }
+        if let Some(tombstone) = state.tombstones.get(&key) {
+            return Ok(Applied::Expired(*tombstone));
+        }
         if state.jobs.contains_key(&new_id) {
             return Err(StoreError::Refused("a new job has the id of another".into()));
         }
-        let record = Arc::new(tombstone(new_id, key.0.clone(), key.1.clone(), at));
+        let record = Arc::new(cancelled_unseen(new_id, key.0.clone(), key.1.clone(), at));
         state.by_key.insert(key, new_id);
         state.store(None, &record, None);
         Ok(Applied::Done { record, verdict: onejob_core::Verdict::Cancelled })
@@ -152,7 +157,7 @@ impl MemoryStore {
                     claimed.records.push(record);
                     slot = attempts.next();
                 }
-                Applied::Refused { .. } | Applied::NoSuchJob => {
+                Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {
                     passed_over.insert(id);
                 }
             }
@@ -175,10 +180,40 @@ impl MemoryStore {
             let event = Event { at, what: What::Silent { attempt, cause: Cause::NodeDied } };
             match state.apply(&record, &event, self.hold.as_ref())? {
                 Applied::Done { record, .. } => reaped.push(record),
-                Applied::Refused { .. } | Applied::NoSuchJob => {}
+                Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {}
             }
         }
         Ok(reaped)
+    }
+
+    /// See [`super::Store::prune`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn prune(&self, prune: Prune) -> Result<Pruned> {
+        let mut state = self.writing()?;
+        let range = (Bound::Excluded(prune.after), Bound::Excluded(JobId(prune.end())));
+        if prune.after.0 >= prune.end() {
+            return Ok(Pruned::default());
+        }
+        let seen: Vec<Arc<Record>> =
+            state.jobs.range(range).take(prune.limit).map(|(_, record)| record.clone()).collect();
+        let next = if seen.len() == prune.limit { seen.last().map(|record| record.job.id) } else { None };
+        let ended = seen.iter().filter(|record| prune.takes(record));
+        let jobs = ended.map(|record| state.bury(record)).count();
+        Ok(Pruned { jobs, next })
+    }
+
+    /// See [`super::Store::jobs_unlike`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn jobs_unlike(&self, seen: Vec<Glance>) -> Result<Vec<Arc<Record>>> {
+        let state = self.open()?;
+        let now = seen.iter().filter_map(|seen| Some((seen, state.jobs.get(&seen.job)?)));
+        Ok(now.filter(|(seen, now)| **seen != Glance::at(now)).map(|(_, now)| now.clone()).collect())
     }
 
     /// See [`super::Store::job`].
@@ -208,7 +243,7 @@ impl MemoryStore {
         let state = self.open()?;
         let end = filter.before.map_or(Bound::Unbounded, Bound::Excluded);
         let older = state.jobs.range((Bound::Unbounded, end)).rev().map(|(_, record)| record);
-        Ok(older.filter(|record| matches_job(&filter, record)).take(filter.limit).cloned().collect())
+        Ok(older.filter(|record| filter.keeps(record)).take(filter.limit).cloned().collect())
     }
 
     /// See [`super::Store::list_attempts`].
@@ -220,7 +255,7 @@ impl MemoryStore {
         let state = self.open()?;
         let end = filter.before.map_or(Bound::Unbounded, Bound::Excluded);
         let older = state.by_attempt.range((Bound::Unbounded, end)).rev().filter_map(|(id, _)| state.listed(*id));
-        Ok(older.filter(|listed| matches_attempt(&filter, listed)).take(filter.limit).collect())
+        Ok(older.filter(|listed| filter.keeps(listed)).take(filter.limit).collect())
     }
 
     /// See [`super::Store::unknown_longest`].
@@ -421,6 +456,20 @@ impl State {
         }
     }
 
+    /// Takes a finished job away; only its key stays.
+    fn bury(&mut self, record: &Record) {
+        let job = record.job.id;
+        let tombstone = Tombstone { job, state: record.job.state(), ended_at: record.updated_at };
+        let key = (record.owner.clone(), record.idempotency_key.clone());
+        self.by_key.remove(&key);
+        self.tombstones.insert(key, tombstone);
+        for attempt in &record.job.attempts {
+            self.by_attempt.remove(&attempt.id);
+        }
+        self.notices.remove(&job);
+        self.jobs.remove(&job);
+    }
+
     fn note(&mut self, notice: StoredNotice) {
         let notices = self.notices.entry(notice.job).or_default();
         if notices.iter().filter(|known| known.kind == notice.kind).count() < MOST_OF_A_KIND {
@@ -445,20 +494,4 @@ impl State {
             task: record.intent.as_ref()?.task.clone(),
         })
     }
-}
-
-fn matches_job(filter: &JobFilter, record: &Record) -> bool {
-    let is_state = |state: JobState| record.job.state() == state;
-    let is_task = |task: &Text| record.intent.as_ref().is_some_and(|intent| intent.task == *task);
-    filter.owner.as_ref().is_none_or(|owner| record.owner == *owner)
-        && filter.idempotency_key.as_ref().is_none_or(|key| record.idempotency_key == *key)
-        && filter.task.as_ref().is_none_or(is_task)
-        && filter.state.is_none_or(is_state)
-}
-
-fn matches_attempt(filter: &AttemptFilter, listed: &ListedAttempt) -> bool {
-    filter.owner.as_ref().is_none_or(|owner| listed.owner == *owner)
-        && filter.task.as_ref().is_none_or(|task| listed.task == *task)
-        && filter.provider.as_ref().is_none_or(|provider| listed.attempt.provider == *provider)
-        && filter.state.is_none_or(|state| listed.attempt.state.name() == state)
 }

@@ -3,26 +3,38 @@
 //!
 //! A store never decides: it locks the job, asks [`onejob_core::decide`], writes the change with the
 //! guards repeated in its own terms, and commits. Every answer is given after the commit (R10).
-//! Time reaches a store as an argument.
+//! Time reaches a store as an argument; [`Store::now`] is the clock that it comes from.
+
+macro_rules! on_each {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            Store::Memory($store) => $call,
+            Store::Sqlite($store) => $call,
+        }
+    };
+}
 
 mod record;
 mod notice;
 mod row;
+mod lists;
+mod nodes;
+mod retention;
 pub mod memory;
 pub mod sqlite;
 
 use std::sync::Arc;
 
-use onejob_core::{
-    Attempt, AttemptId, AttemptStateName, Effects, Event, Illegal, Job, JobId, JobState, Millis, NodeId, Plan, Start,
-    Text, Verdict,
-};
+use onejob_core::{AttemptId, Effects, Event, Illegal, Job, JobId, Millis, NodeId, Plan, Start, Text, Verdict};
 
 use crate::intent::Intent;
 
+pub use lists::{AttemptFilter, JobFilter, ListedAttempt};
 pub use memory::MemoryStore;
+pub use nodes::{Changed, Glance, Heard, Hearing, KnownNode, Node, Renewed};
 pub use notice::notice_detail;
 pub use record::Hold;
+pub use retention::{Prune, Pruned, Tombstone};
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 
 /// A store of either kind.
@@ -98,6 +110,8 @@ pub enum Submitted {
     Same(Arc<Record>),
     /// The key names another intent (R2). A conflict notice is recorded.
     OtherIntent(Arc<Record>),
+    /// The key's job was pruned: the key is past retention and never runs again (R12).
+    Expired(Tombstone),
 }
 
 /// What became of an event.
@@ -119,6 +133,8 @@ pub enum Applied {
     },
     /// There is no such job.
     NoSuchJob,
+    /// The job of that key was pruned; see [`Submitted::Expired`].
+    Expired(Tombstone),
 }
 
 /// A wish for queued jobs, for which slots to send are held.
@@ -143,53 +159,6 @@ pub struct Claimed {
     /// When the next job for this provider comes due; absent if there is none. In the past when
     /// more were due than slots held.
     pub next_due: Option<Millis>,
-}
-
-/// Which jobs to list, newest first.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// Of this owner.
-    pub owner: Option<Text>,
-    /// With this key.
-    pub idempotency_key: Option<Text>,
-    /// Of this task.
-    pub task: Option<Text>,
-    /// In this state.
-    pub state: Option<JobState>,
-    /// Only jobs older than this one: where the last page ended.
-    pub before: Option<JobId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// Which attempts to list, newest first.
-#[derive(Clone, Debug, Default)]
-pub struct AttemptFilter {
-    /// Of this owner's jobs.
-    pub owner: Option<Text>,
-    /// Of jobs of this task.
-    pub task: Option<Text>,
-    /// At this provider.
-    pub provider: Option<Text>,
-    /// In this state.
-    pub state: Option<AttemptStateName>,
-    /// Only attempts older than this one: where the last page ended.
-    pub before: Option<AttemptId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// An attempt in a list, with what is needed to understand it alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListedAttempt {
-    /// The attempt.
-    pub attempt: Attempt,
-    /// Its job.
-    pub job: JobId,
-    /// The job's owner.
-    pub owner: Text,
-    /// The job's task.
-    pub task: Text,
 }
 
 /// A recorded noteworthy fact.
@@ -252,15 +221,6 @@ pub enum StoreError {
 /// The answer of a verb.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-macro_rules! on_either {
-    ($self:ident, $store:ident => $call:expr) => {
-        match $self {
-            Store::Memory($store) => $call,
-            Store::Sqlite($store) => $call,
-        }
-    };
-}
-
 impl Store {
     /// Makes the job, or finds the one that has its key (R1, R2). Insert first, never look first.
     ///
@@ -268,7 +228,7 @@ impl Store {
     ///
     /// [`StoreError`]; the caller may try again with the same key.
     pub async fn submit(&self, submit: Submit) -> Result<Submitted> {
-        on_either!(self, store => store.submit(submit).await)
+        on_each!(self, store => store.submit(submit).await)
     }
 
     /// Counts `times` more duplicates of a job that callers on this node joined in flight.
@@ -277,7 +237,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn count_duplicates(&self, job: JobId, times: u64, at: Millis) -> Result<Option<Arc<Record>>> {
-        on_either!(self, store => store.count_duplicates(job, times, at).await)
+        on_each!(self, store => store.count_duplicates(job, times, at).await)
     }
 
     /// Applies an event to a job.
@@ -286,7 +246,7 @@ impl Store {
     ///
     /// [`StoreError`]; applying the same event again is safe.
     pub async fn apply(&self, job: JobId, event: Event) -> Result<Applied> {
-        on_either!(self, store => store.apply(job, event).await)
+        on_each!(self, store => store.apply(job, event).await)
     }
 
     /// Cancels by key; makes a cancelled job without intent if the post has not arrived yet.
@@ -301,7 +261,7 @@ impl Store {
         new_id: JobId,
         at: Millis,
     ) -> Result<Applied> {
-        on_either!(self, store => store.cancel_by_key(owner, idempotency_key, new_id, at).await)
+        on_each!(self, store => store.cancel_by_key(owner, idempotency_key, new_id, at).await)
     }
 
     /// Starts the next attempts of queued jobs that are due at a provider.
@@ -310,17 +270,19 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn claim(&self, claim: Claim) -> Result<Claimed> {
-        on_either!(self, store => store.claim(claim).await)
+        on_each!(self, store => store.claim(claim).await)
     }
 
-    /// Turns open attempts of every node but `alive` into unknown ones, at most `limit`, and says
-    /// which jobs it changed; call again until none is left. Filters by boot id, never by time.
+    /// Turns open attempts of dead nodes into unknown ones, at most `limit`, and says which jobs it
+    /// changed; call again until none is left. Dead is every node but `alive` that holds no lease: one
+    /// whose lease has ended is declared dead first, for ever, so that what follows filters by boot id
+    /// and never by time.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn reap(&self, alive: NodeId, at: Millis, limit: usize) -> Result<Vec<Arc<Record>>> {
-        on_either!(self, store => store.reap(alive, at, limit).await)
+        on_each!(self, store => store.reap(alive, at, limit).await)
     }
 
     /// One job.
@@ -329,7 +291,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn job(&self, id: JobId) -> Result<Option<Arc<Record>>> {
-        on_either!(self, store => store.job(id).await)
+        on_each!(self, store => store.job(id).await)
     }
 
     /// The job of an attempt.
@@ -338,7 +300,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn job_of_attempt(&self, id: AttemptId) -> Result<Option<Arc<Record>>> {
-        on_either!(self, store => store.job_of_attempt(id).await)
+        on_each!(self, store => store.job_of_attempt(id).await)
     }
 
     /// Lists jobs, newest first.
@@ -347,7 +309,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<Arc<Record>>> {
-        on_either!(self, store => store.list_jobs(filter).await)
+        on_each!(self, store => store.list_jobs(filter).await)
     }
 
     /// Lists attempts, newest first.
@@ -356,7 +318,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn list_attempts(&self, filter: AttemptFilter) -> Result<Vec<ListedAttempt>> {
-        on_either!(self, store => store.list_attempts(filter).await)
+        on_each!(self, store => store.list_attempts(filter).await)
     }
 
     /// Unknown attempts of a task, the longest unknown first, at most `limit`: for the policy that
@@ -366,7 +328,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn unknown_longest(&self, task: Text, limit: usize) -> Result<Vec<ListedAttempt>> {
-        on_either!(self, store => store.unknown_longest(task, limit).await)
+        on_each!(self, store => store.unknown_longest(task, limit).await)
     }
 
     /// Queued jobs that have a deadline, the earliest deadline first, at most `limit`, as
@@ -376,7 +338,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn queued_deadlines(&self, limit: usize) -> Result<Vec<(JobId, Millis)>> {
-        on_either!(self, store => store.queued_deadlines(limit).await)
+        on_each!(self, store => store.queued_deadlines(limit).await)
     }
 
     /// The providers that queued jobs wait for.
@@ -385,7 +347,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn awaited_providers(&self) -> Result<Vec<Text>> {
-        on_either!(self, store => store.awaited_providers().await)
+        on_each!(self, store => store.awaited_providers().await)
     }
 
     /// The notices of a job, oldest first.
@@ -394,7 +356,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn notices(&self, job: JobId) -> Result<Vec<StoredNotice>> {
-        on_either!(self, store => store.notices(job).await)
+        on_each!(self, store => store.notices(job).await)
     }
 
     /// What is open now.
@@ -403,7 +365,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn census(&self) -> Result<Census> {
-        on_either!(self, store => store.census().await)
+        on_each!(self, store => store.census().await)
     }
 
     /// Whether it can be written right now; writes nothing that lasts.
@@ -412,16 +374,16 @@ impl Store {
     ///
     /// [`StoreError`] says why not.
     pub async fn ping(&self) -> Result<()> {
-        on_either!(self, store => store.ping().await)
+        on_each!(self, store => store.ping().await)
     }
 
     /// What it has done since it was opened.
     pub fn work(&self) -> Work {
-        on_either!(self, store => store.work())
+        on_each!(self, store => store.work())
     }
 
     /// Finishes what was taken on and closes. Calls after this are [`StoreError::Unavailable`].
     pub async fn close(&self) {
-        on_either!(self, store => store.close().await)
+        on_each!(self, store => store.close().await)
     }
 }

@@ -62,7 +62,7 @@ impl Submit {
 }
 
 /// A job that was cancelled by its key before any post: its first post finds it cancelled.
-pub(super) fn tombstone(id: JobId, owner: Text, idempotency_key: Text, at: Millis) -> Record {
+pub(super) fn cancelled_unseen(id: JobId, owner: Text, idempotency_key: Text, at: Millis) -> Record {
     let job = Job {
         id,
         // Nobody has said; nothing will ever start under it, so the stricter word stands.

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::sql;
 use crate::id::job_text;
 use crate::store::row::{AttemptRow, JobRow, failover_word, parse_effects, parse_failover};
-use crate::store::{ListedAttempt, Record};
+use crate::store::{ListedAttempt, Record, Tombstone};
 
 /// An id as it is stored.
 pub(super) fn id(id: u128) -> [u8; 16] {
@@ -105,6 +105,11 @@ fn damaged(job: JobId, error: &rusqlite::Error) -> Fault {
 
 fn meaningless(job: JobId, why: &str) -> Fault {
     Fault::Refused(format!("the stored {} means nothing: {why}", job_text(job)))
+}
+
+/// A row of `tombstone.sql`.
+pub(super) fn read_tombstone(row: &Row<'_>) -> rusqlite::Result<Tombstone> {
+    Ok(Tombstone { job: JobId(id_at(row, 0)?), state: word_at(row, 1, JobState::parse)?, ended_at: row.get(2)? })
 }
 
 fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {

@@ -25,8 +25,8 @@ use self::remembered::Remembered;
 use self::transaction::Transaction;
 use self::writer::{Counters, Message, Pending, Writer};
 use super::{
-    Applied, AttemptFilter, Census, Claim, Claimed, JobFilter, ListedAttempt, Record, Result, StoreError, StoredNotice,
-    Submit, Submitted, Work,
+    Applied, AttemptFilter, Census, Claim, Claimed, Glance, JobFilter, ListedAttempt, Prune, Pruned, Record, Result,
+    StoreError, StoredNotice, Submit, Submitted, Work,
 };
 
 pub use open::{OpenError, SqliteOptions};
@@ -133,6 +133,24 @@ impl SqliteStore {
     /// [`StoreError`].
     pub async fn reap(&self, alive: NodeId, at: Millis, limit: usize) -> Result<Vec<Arc<Record>>> {
         self.write(move |transaction| transaction.reap(alive, at, limit)).await
+    }
+
+    /// See [`super::Store::prune`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn prune(&self, prune: Prune) -> Result<Pruned> {
+        self.write(move |transaction| transaction.prune(&prune)).await
+    }
+
+    /// See [`super::Store::jobs_unlike`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn jobs_unlike(&self, seen: Vec<Glance>) -> Result<Vec<Arc<Record>>> {
+        self.read(move |connection| read::jobs_unlike(connection, &seen)).await
     }
 
     /// See [`super::Store::job`].

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::columns::{id, id_at, load, read_listed, text_at};
 use super::fault::Fault;
 use super::sql;
-use crate::store::{AttemptFilter, COUNT_CAP, Census, JobFilter, ListedAttempt, Record, StoredNotice};
+use crate::store::{AttemptFilter, COUNT_CAP, Census, Glance, JobFilter, ListedAttempt, Record, StoredNotice};
 
 /// Greater than every id: where a list without `before` begins.
 const AFTER_ALL: [u8; 17] = [0xff; 17];
@@ -20,6 +20,14 @@ const FEW_JOBS: i64 = 1_000;
 
 pub(super) fn job(connection: &Connection, job: JobId) -> Result<Option<Arc<Record>>, Fault> {
     Ok(load(connection, job)?.map(Arc::new))
+}
+
+pub(super) fn jobs_unlike(connection: &Connection, seen: &[Glance]) -> Result<Vec<Arc<Record>>, Fault> {
+    let mut changed = Vec::new();
+    for seen in seen {
+        changed.extend(job(connection, seen.job)?.filter(|now| *seen != Glance::at(now)));
+    }
+    Ok(changed)
 }
 
 pub(super) fn job_of_attempt(connection: &Connection, attempt: AttemptId) -> Result<Option<Arc<Record>>, Fault> {

@@ -1,5 +1,14 @@
 -- The schema after all migrations, as SQLite holds it. A test keeps it true.
 
+CREATE TABLE tombstones (
+    owner            TEXT    NOT NULL,
+    idempotency_key  TEXT    NOT NULL,
+    job_id           BLOB    NOT NULL,
+    state            TEXT    NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    ended_at         INTEGER NOT NULL,
+    PRIMARY KEY (owner, idempotency_key)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE notices (
     seq         INTEGER PRIMARY KEY,
     job_id      BLOB    NOT NULL,

@@ -45,4 +45,10 @@ statements! {
     COUNT_QUEUED = "count_queued.sql";
     COUNT_UNKNOWN = "count_unknown.sql";
     NEXT_UNKNOWN_TASK = "next_unknown_task.sql";
+    TOMBSTONE = "tombstone.sql";
+    PRUNABLE = "prunable.sql";
+    BURY = "bury.sql";
+    PRUNE_NOTICES = "prune_notices.sql";
+    PRUNE_ATTEMPTS = "prune_attempts.sql";
+    PRUNE_JOB = "prune_job.sql";
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use onejob_core::{AttemptId, Cause, Event, JobId, Millis, NodeId, Slot, Text, Touched, Verdict, What, decide};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::columns::{id, id_at, insert_attempt, insert_job, load, update_attempt, update_job};
+use super::columns::{id, id_at, insert_attempt, insert_job, load, read_tombstone, update_attempt, update_job};
 use super::fault::Fault;
 use super::remembered::Remembered;
 use super::{read, sql};
 use crate::id::job_text;
 use crate::store::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
-use crate::store::record::{Hold, planned_start, record_after, tombstone, writes_the_job};
-use crate::store::{Applied, Claim, Claimed, Record, StoredNotice, Submit, Submitted};
+use crate::store::record::{Hold, cancelled_unseen, planned_start, record_after, writes_the_job};
+use crate::store::{Applied, Claim, Claimed, Prune, Pruned, Record, StoredNotice, Submit, Submitted, Tombstone};
 
 /// What a command works on.
 pub(super) struct Transaction<'a> {
@@ -31,6 +31,9 @@ impl Transaction<'_> {
             if let Ok(change) = decide(&record.job, &event) {
                 record = record_after(&record, change, submit.at);
             }
+        }
+        if let Some(tombstone) = self.tombstone(&submit.owner, &submit.idempotency_key)? {
+            return Ok(Submitted::Expired(tombstone));
         }
         if self.insert(&record)? {
             let record = Arc::new(record);
@@ -77,7 +80,10 @@ impl Transaction<'_> {
         new_id: JobId,
         at: Millis,
     ) -> Result<Applied, Fault> {
-        let record = tombstone(new_id, owner.clone(), key.clone(), at);
+        if let Some(tombstone) = self.tombstone(owner, key)? {
+            return Ok(Applied::Expired(tombstone));
+        }
+        let record = cancelled_unseen(new_id, owner.clone(), key.clone(), at);
         if self.insert(&record)? {
             return Ok(Applied::Done { record: Arc::new(record), verdict: Verdict::Cancelled });
         }
@@ -124,7 +130,7 @@ impl Transaction<'_> {
                 let Some(start) = planned_start(&record, attempt, claim.node) else { continue };
                 match self.apply_to(&record, &Event { at: claim.at, what: What::Start(start) })? {
                     Applied::Done { record, .. } => claimed.records.push(record),
-                    Applied::Refused { .. } | Applied::NoSuchJob => {
+                    Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {
                         passed_over.insert(job);
                     }
                 }
@@ -147,10 +153,39 @@ impl Transaction<'_> {
             let Some(record) = self.sound_job(job)? else { continue };
             match self.apply_to(&record, &event)? {
                 Applied::Done { record, .. } => reaped.push(record),
-                Applied::Refused { .. } | Applied::NoSuchJob => {}
+                Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {}
             }
         }
         Ok(reaped)
+    }
+
+    pub(super) fn prune(&mut self, prune: &Prune) -> Result<Pruned, Fault> {
+        let mut seen: Vec<(JobId, bool)> = Vec::new();
+        {
+            let mut statement = self.connection.prepare_cached(sql::PRUNABLE)?;
+            let ids = (id(prune.after.0), id(prune.end()));
+            let mut rows = statement.query(params![ids.0, ids.1, prune.ended_before, read::limit(prune.limit)])?;
+            while let Some(row) = rows.next()? {
+                seen.push((JobId(id_at(row, 0)?), row.get(1)?));
+            }
+        }
+        let next = if seen.len() == prune.limit { seen.last().map(|(job, _)| *job) } else { None };
+        seen.retain(|(_, may_go)| *may_go);
+        for (job, _) in &seen {
+            for statement in [sql::BURY, sql::PRUNE_NOTICES, sql::PRUNE_ATTEMPTS, sql::PRUNE_JOB] {
+                self.connection.prepare_cached(statement)?.execute(params![id(job.0)])?;
+            }
+        }
+        Ok(Pruned { jobs: seen.len(), next })
+    }
+
+    fn tombstone(&self, owner: &Text, key: &Text) -> Result<Option<Tombstone>, Fault> {
+        let mut statement = self.connection.prepare_cached(sql::TOMBSTONE)?;
+        let mut rows = statement.query(params![owner, key])?;
+        match rows.next()? {
+            Some(row) => Ok(Some(read_tombstone(row)?)),
+            None => Ok(None),
+        }
     }
 
     /// Writes the first page again as it is: nothing changes, and the commit shows that the disk takes

@@ -1,0 +1,1 @@
+DELETE FROM notices WHERE job_id = ?1
