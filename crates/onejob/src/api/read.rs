@@ -214,6 +214,8 @@ impl Query {
         let mut found = self.parameters.extract_if(.., |(n, _)| n == name).map(|(_, value)| value);
         match (found.next(), found.next()) {
             (None, _) => Ok(None),
+            // As in JSON: not every store can hold it.
+            (Some(value), None) if value.contains('\0') => Err(wrong_parameter(name, "text without U+0000")),
             (Some(value), None) => Ok(Some(value.into())),
             (Some(_), Some(_)) => Err(wrong_parameter(name, "given once")),
         }

@@ -10,6 +10,7 @@ macro_rules! on_each {
         match $self {
             Store::Memory($store) => $call,
             Store::Sqlite($store) => $call,
+            Store::Postgres($store) => $call,
         }
     };
 }
@@ -17,11 +18,13 @@ macro_rules! on_each {
 mod record;
 mod notice;
 mod row;
+mod remembered;
 mod lists;
 mod nodes;
 mod retention;
 pub mod memory;
 pub mod sqlite;
+pub mod postgres;
 
 use std::sync::Arc;
 
@@ -33,6 +36,7 @@ pub use lists::{AttemptFilter, JobFilter, ListedAttempt};
 pub use memory::MemoryStore;
 pub use nodes::{Changed, Glance, Heard, Hearing, KnownNode, Node, Renewed};
 pub use notice::notice_detail;
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use record::Hold;
 pub use retention::{Prune, Pruned, Tombstone};
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -44,6 +48,8 @@ pub enum Store {
     Memory(Arc<MemoryStore>),
     /// One SQLite file, owned by one process.
     Sqlite(Arc<SqliteStore>),
+    /// A PostgreSQL database, shared by as many processes as needed.
+    Postgres(Arc<PostgresStore>),
 }
 
 /// A job as it is stored: what the rules need, and what they do not.
@@ -199,7 +205,7 @@ pub struct Work {
     pub commits: u64,
     /// Commands that those commits carried.
     pub commands: u64,
-    /// Bytes written to the write-ahead log.
+    /// Bytes written to the write-ahead log; 0 where that is a server's, which counts them itself.
     pub log_bytes: u64,
 }
 
@@ -226,7 +232,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; the caller may try again with the same key.
+    /// [`StoreError`]; the caller may try again with the same key. After [`StoreError::OutcomeUnknown`]
+    /// whoever brought a start looks for its attempt until the store answers: if it is recorded, nobody
+    /// else will send it. That holds for [`Store::apply`] with a start and for [`Store::claim`] as well.
     pub async fn submit(&self, submit: Submit) -> Result<Submitted> {
         on_each!(self, store => store.submit(submit).await)
     }

@@ -75,7 +75,6 @@ impl Hearing {
     }
 
     /// Of a store whose listener sends here.
-    #[allow(dead_code)] // until the store of many nodes is here
     pub(super) fn of(heard: broadcast::Receiver<Heard>) -> Hearing {
         Hearing(Some(heard))
     }
@@ -115,13 +114,14 @@ impl Glance {
     }
 }
 
-// A store of one process: it is alive as long as it can call.
+// A store of one process has no other nodes, and is alive as long as it can call.
 impl Store {
     /// The clock that decides: when things are due, when leases end. On PostgreSQL the database's,
     /// followed from here; otherwise this machine's. Every `at` that is handed to a verb comes from it.
     pub fn now(&self) -> Millis {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => wall_clock(),
+            Store::Postgres(store) => store.now(),
         }
     }
 
@@ -130,9 +130,10 @@ impl Store {
     /// # Errors
     ///
     /// [`super::StoreError`].
-    pub async fn enter(&self, _node: Node, _lease: Duration) -> Result<()> {
+    pub async fn enter(&self, node: Node, lease: Duration) -> Result<()> {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => Ok(()),
+            Store::Postgres(store) => store.enter(node, lease).await,
         }
     }
 
@@ -145,9 +146,10 @@ impl Store {
     /// # Errors
     ///
     /// [`super::StoreError`].
-    pub async fn renew(&self, _node: NodeId, _lease: Duration) -> Result<Renewed> {
+    pub async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed> {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => Ok(Renewed::Held),
+            Store::Postgres(store) => store.renew(node, lease).await,
         }
     }
 
@@ -156,9 +158,10 @@ impl Store {
     /// # Errors
     ///
     /// [`super::StoreError`].
-    pub async fn leave(&self, _node: NodeId) -> Result<()> {
+    pub async fn leave(&self, node: NodeId) -> Result<()> {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => Ok(()),
+            Store::Postgres(store) => store.leave(node).await,
         }
     }
 
@@ -171,6 +174,7 @@ impl Store {
     pub async fn nodes(&self) -> Result<Vec<KnownNode>> {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => Ok(Vec::new()),
+            Store::Postgres(store) => store.nodes().await,
         }
     }
 
@@ -179,6 +183,7 @@ impl Store {
     pub fn hear(&self) -> Hearing {
         match self {
             Store::Memory(_) | Store::Sqlite(_) => Hearing::silence(),
+            Store::Postgres(store) => store.hear(),
         }
     }
 

@@ -5,7 +5,6 @@ mod columns;
 mod fault;
 mod open;
 mod read;
-mod remembered;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -21,9 +20,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use self::fault::Fault;
-use self::remembered::Remembered;
 use self::transaction::Transaction;
 use self::writer::{Counters, Message, Pending, Writer};
+use super::remembered::Remembered;
 use super::{
     Applied, AttemptFilter, Census, Claim, Claimed, Glance, JobFilter, ListedAttempt, Prune, Pruned, Record, Result,
     StoreError, StoredNotice, Submit, Submitted, Work,

@@ -8,17 +8,17 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, id_at, insert_attempt, insert_job, load, read_tombstone, update_attempt, update_job};
 use super::fault::Fault;
-use super::remembered::Remembered;
 use super::{read, sql};
 use crate::id::job_text;
 use crate::store::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
 use crate::store::record::{Hold, cancelled_unseen, planned_start, record_after, writes_the_job};
+use crate::store::remembered::Remembered;
 use crate::store::{Applied, Claim, Claimed, Prune, Pruned, Record, StoredNotice, Submit, Submitted, Tombstone};
 
 /// What a command works on.
 pub(super) struct Transaction<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) remembered: &'a mut Remembered,
+    pub(super) remembered: &'a mut Remembered<Arc<Record>>,
     pub(super) hold: Option<&'a Hold>,
 }
 

@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::fault::Fault;
 use super::open::SqliteOptions;
-use super::remembered::Remembered;
 use super::transaction::Transaction;
 use crate::store::record::Hold;
-use crate::store::{Result, StoreError, Work};
+use crate::store::remembered::Remembered;
+use crate::store::{Record, Result, StoreError, Work};
 
 /// The most commands in one transaction: beyond this the fsync costs little per command, and the
 /// first of them has waited long enough.
@@ -94,7 +94,7 @@ impl Counters {
 /// The writer's state.
 pub(super) struct Writer {
     connection: Connection,
-    remembered: Remembered,
+    remembered: Remembered<Arc<Record>>,
     hold: Option<Hold>,
     counters: Arc<Counters>,
 }
@@ -102,7 +102,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         mut connection: Connection,
-        remembered: Remembered,
+        remembered: Remembered<Arc<Record>>,
         options: &SqliteOptions,
         counters: Arc<Counters>,
     ) -> rusqlite::Result<Writer> {

@@ -1,0 +1,1 @@
+SELECT wanted.id FROM unnest($1::uuid[]) AS wanted (id)

@@ -1,0 +1,1 @@
+SELECT attempts.job_id AS id FROM onejob.attempts WHERE attempts.id = $1::uuid

@@ -1,0 +1,19 @@
+-- What waits for evidence, however much has ended since.
+SELECT
+    attempts.id, attempts.number, attempts.provider, attempts.primary_provider, attempts.by_hand,
+    attempts.certificate_id, attempts.node, attempts.version_read, attempts.started_at,
+    attempts.state, attempts.handle, attempts.model, attempts.input_tokens, attempts.output_tokens, attempts.cause,
+    attempts.unknown_since, attempts.finished_at, attempts.failure_class, attempts.failure_status,
+    attempts.failure_message, attempts.superseded_by, attempts.never_sent,
+    attempts.resolved_by, attempts.resolved_at, attempts.resolved_reason,
+    attempts.job_id, jobs.owner, attempts.task
+FROM onejob.attempts
+JOIN onejob.jobs ON jobs.id = attempts.job_id
+WHERE attempts.id < $1::uuid
+    AND ($2::text IS NULL OR jobs.owner = $2)
+    AND ($3::text IS NULL OR attempts.task = $3)
+    AND ($4::text IS NULL OR attempts.provider = $4)
+    AND attempts.state = $5::text
+    AND attempts.state = 'unknown'
+ORDER BY attempts.id DESC
+LIMIT $6::bigint

@@ -1,0 +1,1 @@
+DELETE FROM onejob.jobs WHERE id = ANY ($1::uuid[])

@@ -1,0 +1,1 @@
+DELETE FROM onejob.notices WHERE job_id = ANY ($1::uuid[])
