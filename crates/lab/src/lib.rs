@@ -2,5 +2,7 @@
 //! Never published.
 
 pub mod store_contract;
+pub mod postgres;
+pub mod proxy;
 pub mod fuzz;
 pub mod walls;

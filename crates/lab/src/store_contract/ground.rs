@@ -6,8 +6,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use onejob::intent::{Intent, digest};
+use onejob::store::postgres::DueBy;
 use onejob::store::{
-    Applied, Hold, JobFilter, MemoryStore, Record, SqliteOptions, SqliteStore, Store, StoredNotice, Submit, Submitted,
+    Applied, Hold, JobFilter, MemoryStore, PostgresStore, Record, SqliteOptions, SqliteStore, Store, StoredNotice,
+    Submit, Submitted,
 };
 use onejob_core::{
     AttemptId, Cause, Effects, Event, Evidence, Failure, FailureClass, Follow, JobId, Millis, NodeId, Payload, Plan,
@@ -15,6 +17,8 @@ use onejob_core::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::postgres::{Bouncer, Cluster, Database};
 
 /// Now, in most clauses.
 pub const NOW: Millis = 1_000_000;
@@ -27,6 +31,9 @@ pub const HERE: NodeId = NodeId(0xa0de);
 pub enum Kind {
     Memory,
     Sqlite,
+    Postgres,
+    /// PostgreSQL through PgBouncer in transaction mode.
+    Pooled,
 }
 
 /// A place for stores of one kind; at the end it looks whether what they hold makes sense.
@@ -34,13 +41,14 @@ pub struct Ground {
     kind: Kind,
     dir: TempDir,
     stores: Mutex<Vec<Store>>,
+    databases: Mutex<Vec<Database<'static>>>,
     ids: AtomicU64,
 }
 
 impl Ground {
     pub fn new(kind: Kind) -> Ground {
         let dir = tempfile::tempdir().unwrap();
-        Ground { kind, dir, stores: Mutex::default(), ids: AtomicU64::new(1) }
+        Ground { kind, dir, stores: Mutex::default(), databases: Mutex::default(), ids: AtomicU64::new(1) }
     }
 
     pub fn kind(&self) -> Kind {
@@ -67,6 +75,16 @@ impl Ground {
                 let options = SqliteOptions { hold, ..SqliteOptions::default() };
                 Store::Sqlite(Arc::new(SqliteStore::open(&self.file(stores.len()), options).unwrap()))
             }
+            Kind::Postgres | Kind::Pooled => Store::Postgres(Arc::new(now_and_here(async {
+                let database = Cluster::shared().database().await;
+                let mut options = match self.kind {
+                    Kind::Pooled => Bouncer::shared().options(&database),
+                    Kind::Memory | Kind::Sqlite | Kind::Postgres => database.options(),
+                };
+                (options.hold, options.clock) = (hold, DueBy::Caller);
+                self.databases.lock().unwrap().push(database);
+                PostgresStore::open(options).await.unwrap()
+            }))),
         };
         stores.push(store.clone());
         store
@@ -151,7 +169,16 @@ impl Ground {
             }
             store.close().await;
         }
+        let databases = std::mem::take(&mut *self.databases.lock().unwrap());
+        for database in databases {
+            database.drop().await;
+        }
     }
+}
+
+/// Waits in the middle of what does not wait.
+fn now_and_here<T>(work: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
 }
 
 /// A filter that keeps everything.

@@ -207,7 +207,7 @@ pub async fn a_job_is_found_by_its_attempts(ground: &Ground) {
 pub async fn texts_are_kept_byte_by_byte(ground: &Ground) {
     let store = ground.store();
     let long = "ü\u{1f600}\0\r\n\t'\"\\ ".repeat(20_000);
-    let mut wish = ground.started_wish("ann\u{0}'; DROP TABLE jobs; --", "click");
+    let mut wish = ground.started_wish("ann'; DROP TABLE jobs; --\u{1}", "click");
     wish.intent = intent(&json!({"long": long, "number": 1}));
     wish.intent.input = r#"{"number":1.000000000000000000000000001e400}"#.into();
     wish.metadata = format!("{{\"m\":{}}}", json!(long)).into();

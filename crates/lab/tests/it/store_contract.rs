@@ -35,5 +35,39 @@ macro_rules! on_sqlite {
     };
 }
 
+macro_rules! on_postgres {
+    ($($module:ident::$clause:ident;)*) => {
+        mod on_postgres {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $clause() {
+                    let ground = Ground::new(Kind::Postgres);
+                    onejob_lab::store_contract::$module::$clause(&ground).await;
+                    ground.end().await;
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! on_postgres_through_pgbouncer {
+    ($($module:ident::$clause:ident;)*) => {
+        mod on_postgres_through_pgbouncer {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $clause() {
+                    let ground = Ground::new(Kind::Pooled);
+                    onejob_lab::store_contract::$module::$clause(&ground).await;
+                    ground.end().await;
+                }
+            )*
+        }
+    };
+}
+
 store_clauses!(on_memory);
 store_clauses!(on_sqlite);
+store_clauses!(on_postgres);
+store_clauses!(on_postgres_through_pgbouncer);

@@ -14,9 +14,15 @@ const FORBIDDEN: [(&str, &[&str]); 8] = [
     ("crates/onejob/src", &["onejob_lab"]),
     ("crates/onejob/src/store", &["crate::provider", "crate::engine", "crate::api", "crate::cli", "crate::contract"]),
     ("crates/onejob/src/provider", &["crate::store", "crate::engine", "crate::api", "crate::cli"]),
-    ("crates/onejob/src/contract", &["crate::api", "crate::cli", "rusqlite"]),
-    ("crates/onejob/src/engine", &["crate::api", "crate::cli", "rusqlite", "store::sqlite", "store::memory"]),
-    ("crates/onejob/src/api", &["crate::provider", "crate::cli", "rusqlite", "store::sqlite", "store::memory"]),
+    ("crates/onejob/src/contract", &["crate::api", "crate::cli", "rusqlite", "tokio_postgres"]),
+    (
+        "crates/onejob/src/engine",
+        &["crate::api", "crate::cli", "rusqlite", "tokio_postgres", "store::sqlite", "store::memory"],
+    ),
+    (
+        "crates/onejob/src/api",
+        &["crate::provider", "crate::cli", "rusqlite", "tokio_postgres", "store::sqlite", "store::memory"],
+    ),
     ("crates/onejob/src/config", &["crate::store", "crate::engine", "crate::api", "crate::cli"]),
     ("crates/core/src", &["std::time", "std::net", "std::thread", "std::env", "std::fs", "std::io", "async "]),
 ];
