@@ -61,7 +61,7 @@ pub(crate) async fn resolve(State(api): State<Api>, Id(id): Id, request: Request
     let attempt = id::parse_attempt(&id).ok_or_else(unknown_id)?;
     let record = api.engine.store().job_of_attempt(attempt).await?.ok_or_else(unknown_id)?;
     match api.engine.resolve(&record, attempt, word, reason).await? {
-        Resolved::Told(applied) => told(applied, &id),
+        Resolved::Told(applied) => told(&api, applied, &id),
         Resolved::BreaksContract(violation) => Err(Problem::new(Kind::InvalidResult, violation.to_string())
             .with("pointer", format!("/result{}", violation.pointer))),
     }

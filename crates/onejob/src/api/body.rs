@@ -1,7 +1,9 @@
 //! What the API says: jobs and attempts as JSON. The one conversion at this border.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
-use onejob_core::{Attempt, AttemptState, Cause, Failover, GivenUp, Millis, Resolution, Slot, Usage};
+use onejob_core::{Attempt, AttemptState, Cause, Failover, GivenUp, Job, Millis, Resolution, Slot, Usage};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -136,13 +138,19 @@ pub fn time(at: Millis) -> String {
     }
 }
 
+/// Whether a job's age counts: it has ended, and so have its attempts.
+fn may_go(job: &Job) -> bool {
+    job.state().is_terminal() && !job.attempts.iter().any(|attempt| attempt.state.is_open())
+}
+
 /// A stored JSON text as it is. It was written by us; one that is damaged becomes `null`.
 fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-impl<'a> From<&'a Record> for JobBody<'a> {
-    fn from(record: &'a Record) -> JobBody<'a> {
+impl<'a> JobBody<'a> {
+    /// A job whose key is kept for `retention` after its end (R12).
+    pub fn of(record: &'a Record, retention: Duration) -> JobBody<'a> {
         let job = &record.job;
         let (result, error) = match &job.slot {
             Slot::Filled { result, .. } => (raw(result), None),
@@ -168,8 +176,8 @@ impl<'a> From<&'a Record> for JobBody<'a> {
             error,
             duplicates: record.duplicates,
             safe_new_key: job.is_safe_to_ask_again(),
-            // Keys do not expire: finished jobs are kept until retention comes.
-            key_expires_at: None,
+            key_expires_at: may_go(job)
+                .then(|| time(record.updated_at.saturating_add(retention.as_millis() as Millis))),
             created_at: time(record.created_at),
             updated_at: time(record.updated_at),
             attempts: job.attempts.iter().map(AttemptBody::from).collect(),

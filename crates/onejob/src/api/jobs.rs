@@ -37,11 +37,11 @@ pub(crate) async fn submit(State(api): State<Api>, request: Request<Body>) -> Re
     match api.engine.submit(order).await? {
         Ordered::Stored(Submitted::New(record)) => {
             let record = waited(&api, record, wait).await?;
-            Ok(job_answer(StatusCode::CREATED, &record, Some("false")))
+            Ok(job_answer(&api, StatusCode::CREATED, &record, Some("false")))
         }
         Ordered::Stored(Submitted::Same(record)) => {
             let record = waited(&api, record, wait).await?;
-            Ok(job_answer(StatusCode::OK, &record, Some("true")))
+            Ok(job_answer(&api, StatusCode::OK, &record, Some("true")))
         }
         Ordered::Stored(Submitted::OtherIntent(record)) => Err(conflict(&record, (&task, &input, pinned.as_deref()))),
         Ordered::Stored(Submitted::Expired(tombstone)) => Err(expired(&tombstone)),
@@ -67,7 +67,7 @@ pub(crate) async fn show(State(api): State<Api>, Id(id): Id, RawQuery(query): Ra
         Some(wait) => api.engine.wait(job, wait.min(api.engine.config().server.max_wait)).await?,
     };
     let record = record.ok_or_else(|| no_such_job(&id))?;
-    Ok(job_answer(StatusCode::OK, &record, None))
+    Ok(job_answer(&api, StatusCode::OK, &record, None))
 }
 
 /// `GET /v1/jobs`
@@ -83,17 +83,21 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
         limit: limit + 1,
     };
     query.done()?;
+    let retention = api.engine.config().server.retention;
     let mut records = api.engine.list_jobs(filter).await?;
     let more = records.len() > limit;
     records.truncate(limit);
     let next_cursor = records.last().filter(|_| more).map(|r| id::job_text(r.job.id));
-    Ok(answer(StatusCode::OK, &JobList { jobs: records.iter().map(|r| JobBody::from(&**r)).collect(), next_cursor }))
+    Ok(answer(
+        StatusCode::OK,
+        &JobList { jobs: records.iter().map(|r| JobBody::of(r, retention)).collect(), next_cursor },
+    ))
 }
 
 /// `POST /v1/jobs/{id}/cancel`
 pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let applied = api.engine.cancel(job_id(&id)?).await?;
-    told(applied, &id)
+    told(&api, applied, &id)
 }
 
 /// `POST /v1/jobs/cancel`
@@ -105,15 +109,15 @@ pub(crate) async fn cancel_by_key(State(api): State<Api>, request: Request<Body>
     envelope.done()?;
     let key = key_of([key.as_bytes()])?;
     let applied = api.engine.cancel_by_key(owner, key).await?;
-    told(applied, "")
+    told(&api, applied, "")
 }
 
 /// `POST /v1/jobs/{id}/retry`
 pub(crate) async fn retry(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let record = found(&api, &id).await?;
     match api.engine.retry(&record).await? {
-        ByHand::Not(applied) => told(applied, &id),
-        ByHand::Started(record) => Ok(job_answer(StatusCode::OK, &record, None)),
+        ByHand::Not(applied) => told(&api, applied, &id),
+        ByHand::Started(record) => Ok(job_answer(&api, StatusCode::OK, &record, None)),
         ByHand::NoSuchProvider(why) => Err(Problem::new(Kind::NoSuchTask, why)),
         ByHand::NoRoom => Err(no_room()),
     }
@@ -136,7 +140,7 @@ pub(crate) async fn start_attempt(
             Some(attempt) => Ok(answer(StatusCode::CREATED, &AttemptBody::from(attempt))),
             None => Err(Problem::new(Kind::Internal, "a started attempt is missing")),
         },
-        ByHand::Not(applied) => told(applied, &id),
+        ByHand::Not(applied) => told(&api, applied, &id),
         ByHand::NoSuchProvider(why) if record.job.state().is_terminal() => {
             tracing::debug!(why, "asked of a closed job");
             Err(refused(&record, &Illegal::JobClosed(record.job.state())))
@@ -268,9 +272,9 @@ fn no_room() -> Problem {
 }
 
 /// What the store said to an event, as an answer.
-pub(crate) fn told(applied: Applied, id: &str) -> Result<Response, Problem> {
+pub(crate) fn told(api: &Api, applied: Applied, id: &str) -> Result<Response, Problem> {
     match applied {
-        Applied::Done { record, .. } => Ok(job_answer(StatusCode::OK, &record, None)),
+        Applied::Done { record, .. } => Ok(job_answer(api, StatusCode::OK, &record, None)),
         Applied::Refused { record, why } => Err(refused(&record, &why)),
         Applied::NoSuchJob => Err(no_such_job(id)),
         Applied::Expired(tombstone) => Err(expired(&tombstone)),
@@ -330,8 +334,8 @@ pub(crate) fn refused(record: &Record, why: &Illegal) -> Problem {
     }
 }
 
-fn job_answer(status: StatusCode, record: &Record, replayed: Option<&'static str>) -> Response {
-    let mut response = answer(status, &JobBody::from(record));
+fn job_answer(api: &Api, status: StatusCode, record: &Record, replayed: Option<&'static str>) -> Response {
+    let mut response = answer(status, &JobBody::of(record, api.engine.config().server.retention));
     response.extensions_mut().insert(About(record.job.id));
     let headers = response.headers_mut();
     if let Some(replayed) = replayed {

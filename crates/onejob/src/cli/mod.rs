@@ -21,6 +21,7 @@ mod unknowns;
 mod resolve;
 mod demo;
 mod bench;
+mod migrate;
 
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ enum Verb {
     Unknowns(unknowns::UnknownsArgs),
     Resolve(resolve::ResolveArgs),
     Bench(bench::BenchArgs),
+    Migrate(migrate::MigrateArgs),
 }
 
 /// Serve what a configuration says, until SIGTERM or Ctrl-C
@@ -141,6 +143,7 @@ pub fn main() -> ExitCode {
         Verb::Serve(args) => serve::run(&args.config, args.log_json),
         Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(args),
+        Verb::Migrate(args) => migrate::run(args),
         Verb::Demo(args) if args.node().is_some() => args.node().map_or(ExitCode::FAILURE, demo::serve),
         Verb::Demo(_)
         | Verb::Submit(_)
@@ -166,7 +169,7 @@ fn run(verb: &Verb, screen: &mut Screen) -> Exit {
         Verb::Retry(args) => (args.server.json, retry::run(args, screen)),
         Verb::Unknowns(args) => (args.server.json, unknowns::run(args, screen)),
         Verb::Resolve(args) => (args.server.json, resolve::run(args, screen)),
-        Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) => return Exit::Usage,
+        Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) | Verb::Migrate(_) => return Exit::Usage,
     };
     match ended {
         Ok(exit) => exit,

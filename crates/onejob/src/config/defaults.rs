@@ -20,6 +20,8 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// `server.shutdown_grace`: below the 30 s that most orchestrators wait before they kill.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+/// `server.retention`: a quarter, so that a dispute about a bill can still be looked up.
+pub const RETENTION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// `server.sqlite_cache_bytes`: keeps the indexes of a million jobs in memory.
 pub const SQLITE_CACHE_BYTES: u64 = 256 << 20;
 

@@ -83,6 +83,8 @@ impl RemarkKind {
 pub enum StoreLocation {
     /// `sqlite:path`; the path is absolute or relative to the configuration file, resolved.
     Sqlite(PathBuf),
+    /// `postgres://…`: a database that any number of nodes share. The URL may hold a password.
+    Postgres(Secret),
     /// `memory:`; for tests and embedding, loses everything.
     Memory,
 }
@@ -110,6 +112,8 @@ pub struct Server {
     pub max_wait: Duration,
     /// After SIGTERM: how long what is in flight may take to finish.
     pub shutdown_grace: Duration,
+    /// How long a finished job is kept before only its key remains (R12).
+    pub retention: Duration,
     /// Page cache of the writer, in bytes (SQLite).
     pub sqlite_cache_bytes: u64,
 }
@@ -253,6 +257,8 @@ impl std::fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StoreLocation::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            // The URL may hold a password.
+            StoreLocation::Postgres(_) => f.write_str("a PostgreSQL database"),
             StoreLocation::Memory => f.write_str("memory:"),
         }
     }

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::section::{Item, Section};
-use super::{Server, StoreLocation, defaults};
+use super::{Secret, Server, StoreLocation, defaults};
+use crate::store::PostgresOptions;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
+const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Reads `[server]`; without one, everything is at its default.
 pub(super) fn read(item: Option<&Item<'_>>, base: &Path) -> Option<Server> {
@@ -32,6 +34,7 @@ fn default(base: &Path) -> Server {
         body_timeout: defaults::BODY_TIMEOUT,
         max_wait: defaults::MAX_WAIT,
         shutdown_grace: defaults::SHUTDOWN_GRACE,
+        retention: defaults::RETENTION,
         sqlite_cache_bytes: defaults::SQLITE_CACHE_BYTES,
     }
 }
@@ -63,6 +66,9 @@ fn read_section(section: &Section<'_>, mut server: Server) -> Option<Server> {
     time("body_timeout", MILLISECOND, &mut server.body_timeout);
     time("max_wait", MILLISECOND, &mut server.max_wait);
     time("shutdown_grace", Duration::ZERO, &mut server.shutdown_grace);
+    if let Some(retention) = section.get("retention").and_then(|item| item.duration(HOUR..=LONGEST_RETENTION)) {
+        server.retention = retention;
+    }
     if let Some(bytes) = section.get("sqlite_cache_bytes").and_then(|item| item.whole(1 << 20..=1 << 40, "of bytes")) {
         server.sqlite_cache_bytes = bytes;
     }
@@ -102,14 +108,15 @@ fn store_location(text: &str, base: &Path) -> Result<StoreLocation, String> {
         return Ok(StoreLocation::Memory);
     }
     if text.starts_with("postgres:") || text.starts_with("postgresql:") {
-        // Never repeat the URL: it may hold a password.
-        return Err(format!("PostgreSQL is not supported yet; expected {:?} or \"memory:\"", defaults::STORE));
+        // The message never repeats the URL: it may hold a password.
+        return PostgresOptions::parse(text).map(|_| StoreLocation::Postgres(Secret::new(text.to_owned())));
     }
     match text.strip_prefix("sqlite:") {
         Some(":memory:") => Err("expected \"memory:\" for a store that keeps nothing".to_owned()),
         Some(path) if !path.is_empty() && !path.starts_with("//") => Ok(StoreLocation::Sqlite(base.join(path))),
         Some(_) | None => Err(format!(
-            "expected \"sqlite:\" and a path, such as {:?} or \"sqlite:/var/lib/onejob/onejob.db\", or \"memory:\"",
+            "expected \"sqlite:\" and a path, such as {:?} or \"sqlite:/var/lib/onejob/onejob.db\", \
+             \"postgres://user@host/database\", or \"memory:\"",
             defaults::STORE
         )),
     }

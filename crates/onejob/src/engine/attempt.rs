@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use super::lane::{Lane, Slot};
 use super::metrics::{self, AttemptProvider};
-use super::{Inner, Stage, clock, payload, submit};
+use super::{Inner, Stage, payload, submit};
 use crate::config::Task;
 use crate::id;
 use crate::provider::{Answer, CallInput, Prepared, Progress};
@@ -28,6 +28,9 @@ const RUNNING_AFTER: Duration = Duration::from_secs(1);
 /// Between two tries to bring a finished attempt to a store that is away: doubles from the first to
 /// the second.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// Why a call was not made although its attempt is recorded.
+const LEASE_RAN_OUT: &str = "this node could not renew its lease before there was a connection";
 
 /// One attempt in the hands of this node.
 struct Runner {
@@ -111,7 +114,7 @@ async fn disown_one(inner: &Arc<Inner>, attempt: AttemptId) -> Result<(), StoreE
     let failure = Failure { message, ..Failure::from(FailureClass::NotSent) };
     let (seen, evidence, follow) = (Seen::default(), Evidence::Answer, inner.follow(&record));
     let what = What::Failed { attempt, failure, seen, evidence, follow };
-    let applied = inner.store.apply(record.job.id, Event { at: clock::now(), what }).await?;
+    let applied = inner.store.apply(record.job.id, Event { at: inner.now(), what }).await?;
     let (job, attempt) = names(record.job.id, attempt);
     warn!(%job, %attempt, owner = %record.owner, "the attempt was recorded although the store did not say so: disowned, for it was not sent");
     inner.observe(&applied);
@@ -131,7 +134,7 @@ impl Drop for Runner {
         tokio::spawn(async move {
             insist(&inner, attempt, || async {
                 let what = What::Silent { attempt, cause: Cause::NodeDied };
-                let applied = inner.store.apply(job, Event { at: clock::now(), what }).await?;
+                let applied = inner.store.apply(job, Event { at: inner.now(), what }).await?;
                 inner.observe(&applied);
                 Ok(())
             })
@@ -157,6 +160,9 @@ impl Runner {
             Ok(request) => request,
             Err(failure) => return self.settle_failed(failure, Seen::default()).await,
         };
+        if !inner.member.may_start() {
+            return self.fail(FailureClass::NotSent, LEASE_RAN_OUT).await;
+        }
         let end = self.call_and_watch(&lane, &task, request, deadline).await;
         self.inner
             .metrics
@@ -192,11 +198,12 @@ impl Runner {
     /// the start, when both clocks agree.
     fn deadline(&self, task: &Task) -> Instant {
         let until_job_deadline =
-            self.record.job.deadline.map(|at| Duration::from_millis((at - clock::now()).max(0) as u64));
+            self.record.job.deadline.map(|at| Duration::from_millis((at - self.inner.now()).max(0) as u64));
         self.started + until_job_deadline.map_or(task.attempt_timeout, |left| left.min(task.attempt_timeout))
     }
 
     async fn call_and_watch(&mut self, lane: &Lane, task: &Task, request: Prepared, deadline: Instant) -> End {
+        let inner = self.inner.clone();
         let progress = Progress::new();
         let mut call = pin!(lane.provider.send(request, &progress));
         let mut stage = self.inner.stage.subscribe();
@@ -205,6 +212,10 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
+                // Asked before the call may go on: a node that was paused past its lease sends nothing.
+                () = inner.member.run_out(), if progress.phase() == Phase::BeforeConnect => {
+                    return End::NeverSent(LEASE_RAN_OUT);
+                }
                 answer = &mut call => return End::Answered(answer),
                 () = stopping(&mut stage) => {
                     if progress.phase() == Phase::BeforeConnect {
@@ -298,7 +309,7 @@ impl Runner {
     /// Brings an event to the store, and stays with it while the store is away: what the provider
     /// has done is known nowhere else.
     async fn tell(&mut self, what: What) {
-        let event = Event { at: clock::now(), what };
+        let event = Event { at: self.inner.now(), what };
         let mut pause = STORE_RETRY.0;
         let mut stage = self.inner.stage.subscribe();
         loop {

@@ -17,8 +17,8 @@ pub(crate) fn now() -> Millis {
     }
 }
 
-/// When to look again if something is due at `due`; far away if nothing is.
-pub(crate) fn nap(due: Option<Millis>) -> Instant {
-    let wait = due.map_or(LONGEST_NAP, |due| Duration::from_millis(due.saturating_sub(now()).max(0) as u64));
+/// When to look again if it is `now` and something is due at `due`; far away if nothing is.
+pub(crate) fn nap(due: Option<Millis>, now: Millis) -> Instant {
+    let wait = due.map_or(LONGEST_NAP, |due| Duration::from_millis(due.saturating_sub(now).max(0) as u64));
     Instant::now() + wait.min(LONGEST_NAP)
 }

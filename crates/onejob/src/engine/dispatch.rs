@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::lane::{Lane, Slot};
-use super::{Inner, Stage, attempt, clock};
+use super::{Inner, Stage, attempt};
 use crate::id;
 use crate::store::Claim;
 
@@ -21,12 +21,12 @@ pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
     let mut stage = inner.stage.subscribe();
     // A predecessor may have left work.
     lane.keep_backlog();
-    let mut next_due = Some(clock::now());
+    let mut next_due = Some(inner.now());
     loop {
         tokio::select! {
             _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
             () = lane.wake.notified() => {}
-            () = tokio::time::sleep_until(clock::nap(next_due)) => {}
+            () = tokio::time::sleep_until(inner.nap(next_due)) => {}
         }
         // Said before we look, too: what comes due while we are about it must wake us again.
         lane.will_return(None);
@@ -47,8 +47,8 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         lane.clear_backlog();
         let held = slots.len();
         let attempts: Vec<_> = slots.iter().map(|_| id::new_attempt_id()).collect();
-        let at = clock::now();
-        let claim = Claim { provider: lane.name.clone(), attempts: attempts.clone(), node: inner.node, at };
+        let at = inner.now();
+        let claim = Claim { provider: lane.name.clone(), attempts: attempts.clone(), node: inner.member.node(), at };
         let claimed = match inner.store.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {

@@ -126,6 +126,13 @@ impl Lanes {
         self.in_flight.load(Ordering::SeqCst)
     }
 
+    /// Something may wait at any provider.
+    pub(crate) fn wake_all(&self) {
+        for lane in &self.lanes {
+            lane.wake.notify_one();
+        }
+    }
+
     fn wake_those_that_wait(&self) {
         for lane in self.lanes.iter().filter(|l| l.has_backlog()) {
             lane.wake.notify_one();

@@ -3,7 +3,7 @@
 //! store what happened.
 //!
 //! Reading order: this file (what the API calls), `submit`, `dispatch`, `attempt`, `reconcile`,
-//! `operator`.
+//! `operator`, `member`.
 
 mod clock;
 mod lane;
@@ -14,13 +14,14 @@ mod dispatch;
 mod attempt;
 mod reconcile;
 mod operator;
+mod member;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, NodeId, Payload, Policy, Text, Verdict, What};
+use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, Payload, Policy, Text, Verdict, What};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -29,11 +30,12 @@ use crate::config::{Config, StoreLocation, Task};
 use crate::id;
 use crate::provider::Provider;
 use crate::store::{
-    Applied, AttemptFilter, JobFilter, ListedAttempt, MemoryStore, Record, SqliteOptions, SqliteStore, Store,
-    StoreError,
+    Applied, AttemptFilter, JobFilter, ListedAttempt, MemoryStore, PostgresOptions, PostgresStore, Record,
+    SqliteOptions, SqliteStore, Store, StoreError,
 };
 
 use lane::{Lane, Lanes, Slot};
+use member::Member;
 use metrics::Metrics;
 use wake::Changes;
 
@@ -60,7 +62,7 @@ pub enum Stage {
 pub(crate) struct Inner {
     config: Arc<Config>,
     store: Store,
-    node: NodeId,
+    member: Member,
     lanes: Arc<Lanes>,
     changes: Arc<Changes>,
     metrics: Metrics,
@@ -105,12 +107,12 @@ impl Engine {
                 Err(message) => Err(OpenError::Provider { name: provider.name.clone(), message }),
             })
             .collect::<Result<Vec<Lane>, OpenError>>()?;
-        let store = open_store(&config)?;
+        let store = open_store(&config).await?;
         let engine = Engine {
             inner: Arc::new(Inner {
                 lanes: Arc::new(Lanes::new(lanes, config.server.max_in_flight)),
+                member: Member::new(&store),
                 store,
-                node: id::new_node_id(),
                 changes: Arc::default(),
                 metrics: Metrics::new(),
                 joins: submit::Joins::default(),
@@ -119,6 +121,7 @@ impl Engine {
                 config,
             }),
         };
+        engine.inner.member.enter(&engine.inner.store).await.map_err(|error| OpenError::Store(error.to_string()))?;
         engine.inner.reap().await.map_err(|error| OpenError::Store(error.to_string()))?;
         engine.inner.warn_of_orphans().await.map_err(|error| OpenError::Store(error.to_string()))?;
         Ok(engine)
@@ -135,6 +138,10 @@ impl Engine {
         }
         loops.spawn(reconcile::expire_jobs(inner.clone()));
         loops.spawn(reconcile::give_up_unknowns(inner.clone()));
+        loops.spawn(reconcile::prune_finished(inner.clone()));
+        loops.spawn(member::keep_lease(inner.clone()));
+        loops.spawn(member::reap_the_dead(inner.clone()));
+        loops.spawn(member::follow_others(inner.clone()));
         shutdown.await;
         inner.stage.send_replace(Stage::Draining);
         info!(in_flight = inner.lanes.in_flight(), "stopping: what is in flight may finish");
@@ -219,6 +226,7 @@ impl Engine {
         let mut interest = self.inner.changes.watch(job);
         let mut stage = self.inner.stage.subscribe();
         let Some(mut latest) = self.inner.store.job(job).await? else { return Ok(None) };
+        interest.saw(&latest);
         while !wake::ends_a_wait(&latest) {
             tokio::select! {
                 news = interest.changed() => match news {
@@ -250,7 +258,7 @@ impl Engine {
     pub async fn cancel_by_key(&self, owner: Text, idempotency_key: Text) -> Result<Applied, StoreError> {
         let inner = self.inner.clone();
         detached(async move {
-            let applied = inner.store.cancel_by_key(owner, idempotency_key, id::new_job_id(), clock::now()).await?;
+            let applied = inner.store.cancel_by_key(owner, idempotency_key, id::new_job_id(), inner.now()).await?;
             inner.observe(&applied);
             Ok(applied)
         })
@@ -261,7 +269,7 @@ impl Engine {
     async fn tell(&self, job: JobId, about: Option<AttemptId>, what: What) -> Result<Applied, StoreError> {
         let inner = self.inner.clone();
         detached(async move {
-            let event = Event { at: clock::now(), what };
+            let event = Event { at: inner.now(), what };
             let applied = inner.store.apply(job, event.clone()).await?;
             inner.observe(&applied);
             inner.told(about, &event.what, &applied);
@@ -283,6 +291,16 @@ impl Inner {
         Follow { policy: Arc::new(policy), jitter: fastrand::u16(0..=1000) }
     }
 
+    /// The clock that decides: the store's.
+    fn now(&self) -> Millis {
+        self.store.now()
+    }
+
+    /// When to look again if something is due at `due`.
+    fn nap(&self, due: Option<Millis>) -> tokio::time::Instant {
+        clock::nap(due, self.now())
+    }
+
     fn draining(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
     }
@@ -290,7 +308,7 @@ impl Inner {
     /// A slot at `lane`, unless none is free or the engine stops. Taken first and asked after: either a
     /// stop is seen here, or the stop sees the slot and waits for it.
     fn slot(&self, lane: &Lane) -> Option<Slot> {
-        self.lanes.try_slot(lane).filter(|_| !self.draining())
+        self.lanes.try_slot(lane).filter(|_| !self.draining() && self.member.may_start())
     }
 
     /// After every write: tells who waits, counts, and wakes the lanes that have new work.
@@ -340,14 +358,14 @@ impl Inner {
     fn expect(&self, record: &Record) {
         let onejob_core::Slot::Open { plan: Some(plan) } = &record.job.slot else { return };
         if let Some(lane) = self.lanes.get(&plan.provider) {
-            lane.expect(plan.due_at, clock::now());
+            lane.expect(plan.due_at, self.now());
         }
     }
 
-    /// Open attempts of other boots than ours: this process owns the store, so they are dead.
+    /// Open attempts of dead nodes; on a store that one process owns, of every other boot than ours.
     async fn reap(&self) -> Result<(), StoreError> {
         loop {
-            let reaped = self.store.reap(self.node, clock::now(), REAP_BATCH).await?;
+            let reaped = self.store.reap(self.member.node(), self.now(), REAP_BATCH).await?;
             for record in &reaped {
                 let job = id::job_text(record.job.id);
                 for attempt in record.job.attempts.iter().filter(|attempt| attempt.state.is_open()) {
@@ -392,13 +410,20 @@ async fn detached<T: Send + 'static>(
     }
 }
 
-fn open_store(config: &Config) -> Result<Store, OpenError> {
+async fn open_store(config: &Config) -> Result<Store, OpenError> {
     match &config.server.store {
         StoreLocation::Memory => Ok(Store::Memory(Arc::new(MemoryStore::new()))),
         StoreLocation::Sqlite(path) => {
             let options = SqliteOptions { cache_bytes: config.server.sqlite_cache_bytes, ..SqliteOptions::default() };
             match SqliteStore::open(path, options) {
                 Ok(store) => Ok(Store::Sqlite(Arc::new(store))),
+                Err(error) => Err(OpenError::Store(error.to_string())),
+            }
+        }
+        StoreLocation::Postgres(url) => {
+            let options = PostgresOptions::parse(url.reveal()).map_err(OpenError::Store)?;
+            match PostgresStore::open(options).await {
+                Ok(store) => Ok(Store::Postgres(Arc::new(store))),
                 Err(error) => Err(OpenError::Store(error.to_string())),
             }
         }

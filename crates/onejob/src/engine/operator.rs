@@ -10,7 +10,7 @@ use onejob_core::{
 use serde_json::Value;
 
 use super::lane::{Lane, Slot};
-use super::{Engine, Inner, attempt, clock, detached, payload, submit};
+use super::{Engine, Inner, attempt, detached, payload, submit};
 use crate::contract::Violation;
 use crate::id;
 use crate::store::{Applied, Record, StoreError};
@@ -97,7 +97,7 @@ impl Engine {
             primary,
             certificate: None,
             trigger,
-            node: self.inner.node,
+            node: self.inner.member.node(),
         };
         let inner = self.inner.clone();
         detached(async move {
@@ -106,7 +106,7 @@ impl Engine {
                 Err(why) => return Ok(why),
             };
             let id = start.attempt;
-            let event = Event { at: clock::now(), what: What::Start(start) };
+            let event = Event { at: inner.now(), what: What::Start(start) };
             let applied = inner.store.apply(job, event).await.inspect_err(|error| inner.not_stored(error, [id]))?;
             inner.observe(&applied);
             Ok(match applied {
@@ -177,7 +177,7 @@ impl Inner {
                 return Ok(Ok(slot));
             }
             let Some(record) = self.store.job(job).await? else { return Ok(Err(ByHand::Not(Applied::NoSuchJob))) };
-            let event = Event { at: clock::now(), what: What::Start(start.clone()) };
+            let event = Event { at: self.now(), what: What::Start(start.clone()) };
             if let Err(why) = decide(&record.job, &event) {
                 return Ok(Err(ByHand::Not(Applied::Refused { record, why })));
             }

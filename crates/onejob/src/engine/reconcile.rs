@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{AttemptState, Event, Evidence, Millis, Text, What};
+use onejob_core::{AttemptState, Event, Evidence, JobId, Millis, Text, What};
 use tracing::warn;
 
-use super::{Inner, Stage, clock};
+use super::{Inner, Stage};
 use crate::config::OnUnknown;
 use crate::id;
-use crate::store::{Applied, ListedAttempt, StoreError};
+use crate::store::{Applied, ListedAttempt, Prune, StoreError};
 
 /// Rows that one sweep looks at. What is left over is due at once.
 pub(super) const SWEEP_BATCH: usize = 200;
 
 /// How long to leave a store alone that has just failed, in milliseconds.
 const AFTER_STORE_ERROR_MS: i64 = 1_000;
+
+/// Between two looks for jobs whose retention has passed, in milliseconds.
+const PRUNE_EVERY_MS: i64 = 60_000;
 
 /// Fails queued jobs whose deadline has passed. Runs until the engine drains.
 pub(crate) async fn expire_jobs(inner: Arc<Inner>) {
@@ -26,6 +29,29 @@ pub(crate) async fn expire_jobs(inner: Arc<Inner>) {
 pub(crate) async fn give_up_unknowns(inner: Arc<Inner>) {
     if inner.config.tasks.values().any(|task| task.on_unknown != OnUnknown::Hold) {
         run(inner, give_up_due).await;
+    }
+}
+
+/// Takes jobs away whose retention has passed, in small steps. Runs until the engine drains.
+pub(crate) async fn prune_finished(inner: Arc<Inner>) {
+    run(inner, prune_due).await;
+}
+
+async fn prune_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
+    let retention_ms = i64::try_from(inner.config.server.retention.as_millis()).unwrap_or(i64::MAX);
+    let ended_before = inner.now().saturating_sub(retention_ms);
+    let mut after = JobId(0);
+    loop {
+        if inner.draining() {
+            return Ok(None);
+        }
+        let pruned = inner.store.prune(Prune { after, ended_before, limit: SWEEP_BATCH }).await?;
+        match pruned.next {
+            Some(next) => after = next,
+            None => return Ok(Some(inner.now() + PRUNE_EVERY_MS)),
+        }
+        // Callers go first.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -41,13 +67,13 @@ where
             Err(error) => {
                 inner.metrics.store_errors.inc();
                 warn!(%error, "a sweep could not finish");
-                Some(clock::now() + AFTER_STORE_ERROR_MS)
+                Some(inner.now() + AFTER_STORE_ERROR_MS)
             }
         };
         tokio::select! {
             _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
             () = poked => {}
-            () = tokio::time::sleep_until(clock::nap(next)) => {}
+            () = tokio::time::sleep_until(inner.nap(next)) => {}
         }
     }
 }
@@ -57,7 +83,7 @@ pub(super) async fn expire_due(inner: Arc<Inner>) -> Result<Option<Millis>, Stor
     let more = queued.len() == SWEEP_BATCH;
     let mut expired = 0;
     for (job, deadline) in queued {
-        let at = clock::now();
+        let at = inner.now();
         if deadline > at {
             return Ok(Some(deadline));
         }
@@ -65,7 +91,7 @@ pub(super) async fn expire_due(inner: Arc<Inner>) -> Result<Option<Millis>, Stor
         expired += usize::from(matches!(applied, Applied::Done { .. }));
         inner.observe(&applied);
     }
-    Ok(at_once_if(more && expired > 0))
+    Ok(at_once_if(&inner, more && expired > 0))
 }
 
 pub(super) async fn give_up_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
@@ -85,12 +111,12 @@ async fn give_up_due_of(inner: &Inner, task: Text, patience: Duration) -> Result
     for listed in unknown {
         let AttemptState::Unknown { since, .. } = listed.attempt.state else { continue };
         let due = since + patience.as_millis() as Millis;
-        if due > clock::now() {
+        if due > inner.now() {
             return Ok(Some(due));
         }
         given_up += usize::from(give_up(inner, &listed, patience).await?);
     }
-    Ok(at_once_if(more && given_up > 0))
+    Ok(at_once_if(inner, more && given_up > 0))
 }
 
 async fn give_up(inner: &Inner, listed: &ListedAttempt, patience: Duration) -> Result<bool, StoreError> {
@@ -98,7 +124,7 @@ async fn give_up(inner: &Inner, listed: &ListedAttempt, patience: Duration) -> R
     let attempt = listed.attempt.id;
     let reason = format!("unknown for {patience:?}: the task declares on_unknown.abandon_after").into();
     let what = What::Abandoned { attempt, evidence: Evidence::Policy { reason }, follow: inner.follow(&record) };
-    let applied = inner.store.apply(listed.job, Event { at: clock::now(), what }).await?;
+    let applied = inner.store.apply(listed.job, Event { at: inner.now(), what }).await?;
     let done = matches!(applied, Applied::Done { .. });
     if done {
         let (job, attempt) = (id::job_text(listed.job), id::attempt_text(attempt));
@@ -111,6 +137,6 @@ async fn give_up(inner: &Inner, listed: &ListedAttempt, patience: Duration) -> R
 
 /// A sweep that filled its batch and got on with it has more to do. One that got nowhere does not come
 /// back at once, or it would do nothing else.
-fn at_once_if(more: bool) -> Option<Millis> {
-    more.then(clock::now)
+fn at_once_if(inner: &Inner, more: bool) -> Option<Millis> {
+    more.then(|| inner.now())
 }

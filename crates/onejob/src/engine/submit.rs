@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Engine, Inner, attempt, clock, detached, lane::Lane, lane::Slot};
+use super::{Engine, Inner, attempt, detached, lane::Lane, lane::Slot};
 use crate::config::ProviderKind;
 use crate::id;
 use crate::intent::Intent;
@@ -143,7 +143,7 @@ impl Inner {
 
     /// A duplicate of a submit that has just been answered: only counted.
     async fn join(self: &Arc<Inner>, record: &Record, order: Order, received: Instant) -> Result<Ordered, StoreError> {
-        match self.store.count_duplicates(record.job.id, 1, clock::now()).await? {
+        match self.store.count_duplicates(record.job.id, 1, self.now()).await? {
             Some(record) => {
                 self.metrics.duplicates.inc();
                 Ok(Ordered::Stored(Submitted::Same(record)))
@@ -156,7 +156,7 @@ impl Inner {
         let Some(task) = self.config.tasks.get(&order.intent.task) else {
             return Ok(Ordered::Refused(Refusal::NoSuchTask));
         };
-        let at = clock::now();
+        let at = self.now();
         let Some(plan) = opening(&task.policy(order.intent.provider.as_deref()), at, order.run_at) else {
             return Ok(Ordered::Refused(Refusal::NoSuchTask));
         };
@@ -173,7 +173,7 @@ impl Inner {
             primary: plan.primary.clone(),
             certificate: plan.certificate,
             trigger: Trigger::Plan,
-            node: self.node,
+            node: self.member.node(),
         });
         let has_deadline = order.deadline.is_some();
         let submit = Submit {

@@ -1,5 +1,5 @@
-//! Who is told when a job changes: callers that wait for its end. In this process only, and only a
-//! hint: whoever waits reads the store once after it has subscribed.
+//! Who is told when a job changes: callers that wait for its end. What happens on other nodes comes in through
+//! `member`. Only a hint: whoever waits reads the store once after it has subscribed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use onejob_core::{JobId, JobState};
 use tokio::sync::watch;
 
-use crate::store::Record;
+use crate::store::{Glance, Record};
 
 /// The waiting callers, by job. A job that nobody waits for costs one look into a map.
 #[derive(Default)]
@@ -18,6 +18,8 @@ pub(crate) struct Changes {
 /// A job that somebody waits for.
 struct Watched {
     news: watch::Sender<Option<Arc<Record>>>,
+    /// As whoever waits saw it last.
+    seen: Option<Glance>,
     /// Counted here, under the lock: of two that leave at once, the second must know that it is the last.
     waiting: usize,
 }
@@ -33,16 +35,23 @@ impl Changes {
     /// From now on `job`'s changes reach the returned interest.
     pub(crate) fn watch(self: &Arc<Changes>, job: JobId) -> Interest {
         let mut watched = self.lock();
-        let entry = watched.entry(job).or_insert_with(|| Watched { news: watch::channel(None).0, waiting: 0 });
+        let entry =
+            watched.entry(job).or_insert_with(|| Watched { news: watch::channel(None).0, seen: None, waiting: 0 });
         entry.waiting += 1;
         Interest { changes: self.clone(), job, news: entry.news.subscribe() }
     }
 
     /// Tells whoever waits for this job.
     pub(crate) fn publish(&self, record: &Arc<Record>) {
-        if let Some(watched) = self.lock().get(&record.job.id) {
+        if let Some(watched) = self.lock().get_mut(&record.job.id) {
+            watched.seen = Some(Glance::at(record));
             watched.news.send_replace(Some(record.clone()));
         }
+    }
+
+    /// The jobs that somebody waits for, as they were seen last.
+    pub(crate) fn glances(&self) -> Vec<Glance> {
+        self.lock().values().filter_map(|watched| watched.seen).collect()
     }
 
     /// Jobs that somebody waits for now.
@@ -58,6 +67,13 @@ impl Changes {
 }
 
 impl Interest {
+    /// Says how the job stood when the caller read it.
+    pub(crate) fn saw(&self, record: &Record) {
+        if let Some(watched) = self.changes.lock().get_mut(&self.job) {
+            watched.seen.get_or_insert(Glance::at(record));
+        }
+    }
+
     /// The next change, whenever it comes.
     pub(crate) async fn changed(&mut self) -> Option<Arc<Record>> {
         match self.news.changed().await {

@@ -91,6 +91,7 @@ fn the_defaults_on_the_page_are_those_of_the_code() {
         ("server.body_timeout", duration_text(defaults::BODY_TIMEOUT)),
         ("server.max_wait", duration_text(defaults::MAX_WAIT)),
         ("server.shutdown_grace", duration_text(defaults::SHUTDOWN_GRACE)),
+        ("server.retention", duration_text(defaults::RETENTION)),
         ("server.sqlite_cache_bytes", defaults::SQLITE_CACHE_BYTES.to_string()),
         ("providers.<name>.concurrency", defaults::CONCURRENCY.to_string()),
         ("providers.<name>.connect_timeout", duration_text(defaults::CONNECT_TIMEOUT)),

@@ -59,7 +59,7 @@ fn server() {
         "[server]\nlisten = \"0.0.0.0:4545\"\n",
         "[server]\nlisten = \"localhost:4545\"\n",
         "[server]\nlisten = 4545\n",
-        "[server]\nstore = \"postgres://user:hunter2@host/db\"\n",
+        "[server]\nstore = \"postgres://user:hunter2@host/\"\n",
         "[server]\nstore = \"onejob.db\"\n",
         "[server]\nstore = \"sqlite:\"\n",
         "[server]\nstore = \"sqlite://onejob.db\"\n",

@@ -13,8 +13,9 @@ use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
 use super::fault::{Fault, sentence};
-use super::link::{Bound, column};
+use super::link::{Bound, column, value};
 use crate::id::job_text;
+use crate::store::notice::MOST_OF_A_KIND;
 use crate::store::row::{AttemptRow, JobRow, failover_word, parse_effects, parse_failover};
 use crate::store::{ListedAttempt, Record, StoredNotice, Tombstone};
 
@@ -370,6 +371,7 @@ pub(super) fn bind_notices(rows: &[StoredNotice]) -> Bound<'_> {
         column(rows, |n| n.at),
         column(rows, |n| &*n.kind),
         column(rows, |n| holdable(Some(&n.detail))),
+        value(MOST_OF_A_KIND as i64),
     ]
 }
 
