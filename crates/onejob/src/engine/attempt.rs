@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::lane::{Lane, Slot};
+use super::member::Member;
 use super::metrics::{self, AttemptProvider};
 use super::{Inner, Stage, payload, submit};
 use crate::config::Task;
@@ -213,9 +214,7 @@ impl Runner {
             tokio::select! {
                 biased;
                 // Asked before the call may go on: a node that was paused past its lease sends nothing.
-                () = inner.member.run_out(), if progress.phase() == Phase::BeforeConnect => {
-                    return End::NeverSent(LEASE_RAN_OUT);
-                }
+                () = fenced(&inner.member, &progress) => return End::NeverSent(LEASE_RAN_OUT),
                 answer = &mut call => return End::Answered(answer),
                 () = stopping(&mut stage) => {
                     if progress.phase() == Phase::BeforeConnect {
@@ -371,6 +370,15 @@ impl Runner {
 
 fn names(job: JobId, attempt: AttemptId) -> (String, String) {
     (id::job_text(job), id::attempt_text(attempt))
+}
+
+/// Returns when the lease has run out before anything was sent. The phase is looked at then, and not
+/// when the wait begins: what has been sent meanwhile is with the provider, lease or no lease.
+pub(super) async fn fenced(member: &Member, progress: &Progress) {
+    member.run_out().await;
+    if progress.phase() != Phase::BeforeConnect {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Returns when the engine wants everything in flight to end now.

@@ -50,6 +50,12 @@ impl Member {
         Member { alone, lease: Mutex::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
     }
 
+    /// A node among others whose lease has run out.
+    #[cfg(test)]
+    pub(super) fn run_down() -> Member {
+        Member { alone: false, lease: Mutex::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
+    }
+
     /// Whether no other process uses the store.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone

@@ -308,7 +308,11 @@ impl Inner {
     /// A slot at `lane`, unless none is free or the engine stops. Taken first and asked after: either a
     /// stop is seen here, or the stop sees the slot and waits for it.
     fn slot(&self, lane: &Lane) -> Option<Slot> {
-        self.lanes.try_slot(lane).filter(|_| !self.draining() && self.member.may_start())
+        // Asked first: a slot that is taken and given back wakes whoever waits for one, without end.
+        if !self.member.may_start() {
+            return None;
+        }
+        self.lanes.try_slot(lane).filter(|_| !self.draining())
     }
 
     /// After every write: tells who waits, counts, and wakes the lanes that have new work.

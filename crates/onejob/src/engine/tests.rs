@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Start, Trigger, opening};
+use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Phase, Start, Trigger, opening};
 
 use super::lane::Lane;
 use super::metrics::Metrics;
@@ -14,6 +14,7 @@ use super::{Engine, Stage, attempt, clock, reconcile};
 use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
+use crate::provider::Progress;
 use crate::store::{Submit, Submitted, Work};
 
 const CONFIG: &str =
@@ -164,5 +165,25 @@ fn every_metric_stands_in_the_docs() {
     for (name, kind) in named {
         let name = if kind == "counter" { format!("`{name}_total") } else { format!("`{name}") };
         assert!(page.contains(&name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn r5_a_node_that_lost_its_lease_says_not_sent_only_of_what_it_did_not_send() {
+    let member = super::member::Member::run_down();
+    assert!(!member.may_start());
+    for (phase, sent) in
+        [(Phase::BeforeConnect, false), (Phase::Sending, true), (Phase::AwaitingHeaders, true), (Phase::InBody, true)]
+    {
+        let progress = Progress::new();
+        let fenced = attempt::fenced(&member, &progress);
+        // The wait began before anything was sent, as it does in life.
+        progress.advance(phase);
+        let ended = tokio::select! {
+            biased;
+            () = fenced => true,
+            () = std::future::ready(()) => false,
+        };
+        assert_eq!(ended, !sent, "{phase:?}");
     }
 }
