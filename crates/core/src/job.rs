@@ -347,10 +347,11 @@ impl Job {
                 return Some("a plan is there exactly while a job is queued");
             }
             Slot::Open { .. } | Slot::Cancelled => {}
-            Slot::Filled { by, .. } => match self.attempt(*by).map(|a| a.state.name()) {
-                Some(AttemptStateName::Succeeded) => {}
-                _ => return Some("the slot names an attempt that did not succeed"),
-            },
+            Slot::Filled { by, .. } => {
+                if self.attempt(*by).map(|a| a.state.name()) != Some(AttemptStateName::Succeeded) {
+                    return Some("the slot names an attempt that did not succeed");
+                }
+            }
             Slot::GivenUp(_) => {
                 if self.attempts.iter().any(|a| a.state.is_open()) {
                     return Some("a failed job has an open attempt");

@@ -304,9 +304,10 @@ pub(crate) fn refused(record: &Record, why: &Illegal) -> Problem {
                 .with("job", job)
                 .with("attempt", id::attempt_text(*attempt))
                 .with("state", state.as_str());
-            match record.job.attempt(*attempt).map(|a| &a.state) {
-                Some(AttemptState::Unknown { cause, .. }) => problem.with("cause", cause.as_str()),
-                _ => problem,
+            if let Some(AttemptState::Unknown { cause, .. }) = record.job.attempt(*attempt).map(|a| &a.state) {
+                problem.with("cause", cause.as_str())
+            } else {
+                problem
             }
         }
         Illegal::AttemptClosed(state) => {
