@@ -16,10 +16,10 @@ use super::body::{AttemptBody, JobBody, JobList, NoticeBody, NoticeList};
 use super::layers::About;
 use super::problem::{Kind, Problem};
 use super::read::{self, Envelope, Id, Query, wrong};
-use crate::config::Task;
-use crate::engine::{ByHand, Order, Ordered, Refusal};
+use crate::engine::door::{self, Wish};
+use crate::engine::{ByHand, Invalid, Order, Ordered, Refusal};
 use crate::id;
-use crate::intent::{self, Intent, KeyError};
+use crate::intent;
 use crate::json;
 use crate::store::{Applied, JobFilter, Record, Submitted, Tombstone};
 
@@ -46,7 +46,7 @@ pub(crate) async fn submit(State(api): State<Api>, request: Request<Body>) -> Re
         Ordered::Stored(Submitted::OtherIntent(record)) => Err(conflict(&record, (&task, &input, pinned.as_deref()))),
         Ordered::Stored(Submitted::Expired(tombstone)) => Err(expired(&tombstone)),
         Ordered::Refused(Refusal::Stopping) => Err(Problem::new(Kind::Overloaded, "this node is stopping")),
-        Ordered::Refused(Refusal::NoSuchTask) => Err(no_such_task(&task)),
+        Ordered::Refused(Refusal::NoSuchTask) => Err(Invalid::NoSuchTask(task).into()),
         Ordered::Refused(Refusal::NotSupported) => Err(Problem::new(
             Kind::NotSupported,
             format!(
@@ -181,45 +181,22 @@ pub(crate) async fn fingerprint(State(api): State<Api>, request: Request<Body>) 
 fn order(api: &Api, key: Text, bytes: &[u8]) -> Result<(Order, Value), Problem> {
     let mut envelope = Envelope::parse(bytes)?;
     let owner = envelope.owner()?;
-    let name = envelope.required_text("task")?;
+    let task = envelope.required_text("task")?;
     let input = envelope.any("input").ok_or_else(|| wrong("input", "there (any JSON value)"))?;
     let provider = envelope.text("provider")?;
     let metadata = envelope.object_text("metadata")?;
-    let priority = envelope.integer("priority", -100, 100)?;
+    let priority = envelope.integer("priority", door::PRIORITIES)?;
     let run_at = envelope.moment("run_at")?;
     let deadline = envelope.moment("deadline")?;
     envelope.done()?;
-    let task = api.engine.config().tasks.get(&name).ok_or_else(|| no_such_task(&name))?;
-    check_provider(task, provider.as_deref())?;
-    if let Some(schema) = &task.input_schema {
-        schema.check(&input).map_err(|violation| {
-            Problem::new(Kind::InvalidInput, violation.to_string())
-                .with("pointer", format!("/input{}", violation.pointer))
-        })?;
-    }
-    let intent = Intent::new(&name, &input, provider.as_deref());
-    let order = Order { owner, idempotency_key: key, intent, metadata, priority, run_at, deadline };
+    let wish =
+        Wish { owner, idempotency_key: key, task, input: &input, provider, metadata, priority, run_at, deadline };
+    let order = door::order(api.engine.config(), wish)?;
     Ok((order, input))
 }
 
-fn check_provider(task: &Task, provider: Option<&str>) -> Result<(), Problem> {
-    match provider {
-        Some(pinned) if !task.providers.iter().any(|p| &**p == pinned) => {
-            let known = task.providers.join(", ");
-            Err(wrong("provider", &format!("null or one of the task's providers: {known}")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 fn key_of<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Text, Problem> {
-    intent::parse_key(lines).map_err(|error| match error {
-        KeyError::Missing => Problem::new(
-            Kind::KeyMissing,
-            "send one header Idempotency-Key: one key per intent, the same at every retry",
-        ),
-        KeyError::Invalid(why) => Problem::new(Kind::KeyInvalid, why),
-    })
+    Ok(intent::parse_key(lines).map_err(Invalid::Key)?)
 }
 
 fn conflict(record: &Record, asked: (&str, &Value, Option<&str>)) -> Problem {
@@ -261,10 +238,6 @@ fn job_id(id: &str) -> Result<JobId, Problem> {
 
 fn no_such_job(id: &str) -> Problem {
     Problem::new(Kind::NoSuchJob, format!("there is no job {:?}", id.chars().take(40).collect::<String>()))
-}
-
-fn no_such_task(name: &str) -> Problem {
-    Problem::new(Kind::NoSuchTask, format!("no task {name:?} is configured"))
 }
 
 fn no_room() -> Problem {

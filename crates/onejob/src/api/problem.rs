@@ -4,6 +4,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::engine::Invalid;
+use crate::intent::KeyError;
 use crate::store::StoreError;
 
 /// Where the types live.
@@ -193,6 +195,27 @@ impl IntoResponse for Problem {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Problem {
+        let text = invalid.to_string();
+        match invalid {
+            Invalid::TooLarge { .. } => Problem::new(Kind::TooLarge, text),
+            Invalid::Key(KeyError::Missing) => Problem::new(
+                Kind::KeyMissing,
+                "send one header Idempotency-Key: one key per intent, the same at every retry",
+            ),
+            Invalid::Key(KeyError::Invalid(why)) => Problem::new(Kind::KeyInvalid, why),
+            Invalid::Json(_) => Problem::new(Kind::InvalidRequest, text),
+            Invalid::Member { name, .. } => {
+                Problem::new(Kind::InvalidRequest, text).with("pointer", format!("/{name}"))
+            }
+            Invalid::NoSuchTask(_) => Problem::new(Kind::NoSuchTask, text),
+            Invalid::Input(violation) => Problem::new(Kind::InvalidInput, violation.to_string())
+                .with("pointer", format!("/input{}", violation.pointer)),
+        }
     }
 }
 

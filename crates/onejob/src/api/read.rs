@@ -13,13 +13,8 @@ use std::time::Duration;
 
 use super::problem::{Kind, Problem};
 use crate::config::Server;
+use crate::engine::door;
 use crate::json::{self, Duplicates};
-
-/// Longest owner, in bytes.
-const MAX_OWNER_BYTES: usize = 255;
-
-/// The first moment that RFC 3339 can write: the start of the year 1.
-const FIRST_MOMENT: Millis = -62_135_596_800_000;
 
 /// Reads a body that must be JSON: size while streaming, then media type.
 pub(crate) async fn json_body(server: &Server, request: Request<Body>) -> Result<(HeaderMap, Bytes), Problem> {
@@ -113,9 +108,7 @@ impl Envelope {
     /// An owner: 1–255 bytes.
     pub(crate) fn owner(&mut self) -> Result<Text, Problem> {
         let owner = self.required_text("owner")?;
-        if owner.len() > MAX_OWNER_BYTES {
-            return Err(wrong("owner", "at most 255 bytes"));
-        }
+        door::check_owner(&owner)?;
         Ok(owner)
     }
 
@@ -138,7 +131,7 @@ impl Envelope {
     }
 
     /// A whole number within bounds; 0 if absent.
-    pub(crate) fn integer(&mut self, name: &str, from: i32, to: i32) -> Result<i32, Problem> {
+    pub(crate) fn integer(&mut self, name: &str, (from, to): (i32, i32)) -> Result<i32, Problem> {
         let expected = format!("a whole number from {from} to {to}");
         match self.any(name) {
             None | Some(Value::Null) => Ok(0),
@@ -152,13 +145,11 @@ impl Envelope {
 
     /// A moment in RFC 3339, or absent.
     pub(crate) fn moment(&mut self, name: &str) -> Result<Option<Millis>, Problem> {
-        let expected = "a moment such as 2026-01-31T09:30:00Z (RFC 3339), from 0001-01-01T00:00:00Z to \
-                        9999-12-30T22:00:00Z, or null";
         match self.text(name)? {
             None => Ok(None),
             Some(text) => match text.parse::<Timestamp>().map(Timestamp::as_millisecond) {
-                Ok(at) if at >= FIRST_MOMENT => Ok(Some(at)),
-                _ => Err(wrong(name, expected)),
+                Ok(at) if door::is_moment(at) => Ok(Some(at)),
+                _ => Err(wrong(name, door::A_MOMENT)),
             },
         }
     }

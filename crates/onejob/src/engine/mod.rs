@@ -9,6 +9,7 @@ mod clock;
 mod lane;
 mod wake;
 pub mod metrics;
+pub(crate) mod door;
 mod submit;
 mod dispatch;
 mod attempt;
@@ -39,6 +40,7 @@ use member::Member;
 use metrics::Metrics;
 use wake::Changes;
 
+pub use door::Invalid;
 pub use operator::{ByHand, Resolved, Word};
 pub use submit::{Order, Ordered, Refusal};
 

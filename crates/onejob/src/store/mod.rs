@@ -210,7 +210,7 @@ pub struct Work {
 }
 
 /// What nobody planned. Everything that happens in normal life is a value above.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached or written; nothing happened. Try again with the same key.
     #[error("the store is not available: {0}")]

@@ -31,6 +31,16 @@ impl fmt::Debug for Hold {
     }
 }
 
+impl Record {
+    /// The result, once the job has succeeded.
+    pub fn result(&self) -> Option<serde_json::Value> {
+        match &self.job.slot {
+            Slot::Filled { result, .. } => crate::json::parse_stored(result).ok(),
+            Slot::Open { .. } | Slot::GivenUp(_) | Slot::Cancelled => None,
+        }
+    }
+}
+
 impl Submit {
     /// The new job, before any attempt.
     pub(super) fn record(&self) -> Record {
