@@ -1,5 +1,6 @@
 //! onejob inside a Rust service: the engine of `onejob serve` with functions in the place of HTTP.
 
+mod within;
 #[cfg(test)]
 mod tests;
 
@@ -92,8 +93,8 @@ pub enum CallError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// This node does not take it.
-    #[error("{}", refusal_text(.0))]
-    Refused(Refusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The store has no answer: after a while the same call with the same key is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -215,7 +216,7 @@ impl Onejob {
         let order = request.order(self.engine.config())?;
         match self.engine.submit(order).await? {
             Ordered::Stored(submitted) => Ok(submitted),
-            Ordered::Refused(refusal) => Err(CallError::Refused(refusal)),
+            Ordered::Refused(refusal) => Err(refusal.into()),
         }
     }
 
@@ -388,13 +389,5 @@ fn moment(name: &'static str, at: Option<SystemTime>) -> Result<Option<Millis>, 
     match ms.filter(|ms| door::is_moment(*ms)) {
         Some(ms) => Ok(Some(ms)),
         None => Err(member(name, door::A_MOMENT)),
-    }
-}
-
-fn refusal_text(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::Stopping => "this node is stopping: try again with the same key",
-        Refusal::NoSuchTask => "no such task is configured",
-        Refusal::NotSupported => "the task's provider is of a kind that this build cannot call yet",
     }
 }

@@ -23,13 +23,15 @@ pub mod embed;
 
 pub use config::{Config, ConfigErrors};
 pub use embed::{CallError, JobRequest, Onejob};
-pub use engine::{ByHand, Invalid, OpenError, Refusal, Resolved, Word};
+pub use engine::{ByHand, Invalid, OpenError, Refusal, Resolved, SubmitInError, Uncommitted, Word};
 pub use onejob_core::{
     Attempt, AttemptId, AttemptState, AttemptStateName, Illegal, Job, JobId, JobState, Millis, Slot, Verdict,
 };
 pub use store::{
     Applied, AttemptFilter, JobFilter, ListedAttempt, Record, StoreError, StoredNotice, Submitted, Tombstone,
 };
+
+pub use store::postgres::WithinError;
 
 // In the versions that this crate was built with, for whoever mounts the router or brings a transaction.
 pub use axum;

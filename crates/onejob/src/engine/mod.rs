@@ -11,6 +11,7 @@ mod wake;
 pub mod metrics;
 pub(crate) mod door;
 mod submit;
+mod within;
 mod dispatch;
 mod attempt;
 mod reconcile;
@@ -43,6 +44,7 @@ use wake::Changes;
 pub use door::Invalid;
 pub use operator::{ByHand, Resolved, Word};
 pub use submit::{Order, Ordered, Refusal};
+pub use within::{SubmitInError, Uncommitted};
 
 /// A running engine; cheap to clone.
 #[derive(Clone)]

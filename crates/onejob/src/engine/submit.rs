@@ -44,13 +44,16 @@ pub enum Ordered {
 }
 
 /// Why an order is not taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// This node is stopping. Try again with the same key.
+    #[error("this node is stopping: try again with the same key")]
     Stopping,
     /// The task is not configured.
+    #[error("no such task is configured")]
     NoSuchTask,
     /// The task's provider is of a kind that this build cannot call yet.
+    #[error("the task's provider is of a kind that this build cannot call yet")]
     NotSupported,
 }
 
@@ -153,21 +156,15 @@ impl Inner {
     }
 
     async fn store_order(self: &Arc<Inner>, order: Order, received: Instant) -> Result<Ordered, StoreError> {
-        let Some(task) = self.config.tasks.get(&order.intent.task) else {
-            return Ok(Ordered::Refused(Refusal::NoSuchTask));
+        let mut submit = match self.planned(order) {
+            Ok(submit) => submit,
+            Err(refusal) => return Ok(Ordered::Refused(refusal)),
         };
-        let at = self.now();
-        let Some(plan) = opening(&task.policy(order.intent.provider.as_deref()), at, order.run_at) else {
-            return Ok(Ordered::Refused(Refusal::NoSuchTask));
-        };
+        let (plan, at) = (&submit.plan, submit.at);
         let lane = self.lanes.get(&plan.provider).cloned();
-        let kind = self.config.providers.get(&plan.provider).map(|p| &p.kind);
-        if matches!(kind, None | Some(ProviderKind::Worker)) {
-            return Ok(Ordered::Refused(Refusal::NotSupported));
-        }
-        let startable = plan.due_at <= at && order.deadline.is_none_or(|deadline| deadline > at);
+        let startable = plan.due_at <= at && submit.deadline.is_none_or(|deadline| deadline > at);
         let slot = lane.as_ref().filter(|_| startable).and_then(|lane| self.slot_without_overtaking(lane));
-        let start = slot.as_ref().map(|_| Start {
+        submit.start = slot.as_ref().map(|_| Start {
             attempt: id::new_attempt_id(),
             provider: plan.provider.clone(),
             primary: plan.primary.clone(),
@@ -175,21 +172,7 @@ impl Inner {
             trigger: Trigger::Plan,
             node: self.member.node(),
         });
-        let has_deadline = order.deadline.is_some();
-        let submit = Submit {
-            id: id::new_job_id(),
-            owner: order.owner,
-            idempotency_key: order.idempotency_key,
-            intent: order.intent,
-            metadata: order.metadata,
-            priority: order.priority,
-            run_at: order.run_at,
-            deadline: order.deadline,
-            effects: task.effects,
-            plan,
-            start,
-            at,
-        };
+        let has_deadline = submit.deadline.is_some();
         let started = submit.start.as_ref().map(|start| start.attempt);
         let submitted = self.store.submit(submit).await.inspect_err(|error| self.not_stored(error, started))?;
         match &submitted {
@@ -216,6 +199,32 @@ impl Inner {
             Submitted::Expired(_) => {}
         }
         Ok(Ordered::Stored(submitted))
+    }
+
+    /// What the store is asked for; it waits in line until a start is added.
+    pub(super) fn planned(&self, order: Order) -> Result<Submit, Refusal> {
+        let task = self.config.tasks.get(&order.intent.task).ok_or(Refusal::NoSuchTask)?;
+        let at = self.now();
+        let plan = opening(&task.policy(order.intent.provider.as_deref()), at, order.run_at);
+        let plan = plan.ok_or(Refusal::NoSuchTask)?;
+        let kind = self.config.providers.get(&plan.provider).map(|p| &p.kind);
+        if matches!(kind, None | Some(ProviderKind::Worker)) {
+            return Err(Refusal::NotSupported);
+        }
+        Ok(Submit {
+            id: id::new_job_id(),
+            owner: order.owner,
+            idempotency_key: order.idempotency_key,
+            intent: order.intent,
+            metadata: order.metadata,
+            priority: order.priority,
+            run_at: order.run_at,
+            deadline: order.deadline,
+            effects: task.effects,
+            plan,
+            start: None,
+            at,
+        })
     }
 
     /// After an error of a verb that may have recorded attempts.

@@ -9,3 +9,4 @@ mod nodes;
 mod races;
 mod failures;
 mod tls;
+mod within;

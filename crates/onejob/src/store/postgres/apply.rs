@@ -14,8 +14,8 @@ use super::columns::{Known, at, bind_ids, id, id_at, read_jobs, read_tombstone, 
 use super::command::{Command, Key, Outcome, mixed_up};
 use super::decided::{Decided, decided};
 use super::fault::Fault;
-use super::lane::{RETRIES, step_aside};
-use super::link::{Call, First, Link, column};
+use super::lane::{RETRIES, parts, step_aside};
+use super::link::{Call, First, Link, Links, column};
 use super::resolve::resolve;
 use super::write::{Duplicates, Kind, Planned, stopped_by_a_guard, write};
 use super::{Shared, sql};
@@ -23,31 +23,61 @@ use crate::store::notice::{conflict_notice, duplicate_notice};
 use crate::store::{Record, StoreError, Submit, Tombstone};
 
 /// Works through a batch and answers every command.
-pub(super) async fn work(shared: &Shared, batch: Vec<Command>) {
+pub(super) async fn work(shared: &Arc<Shared>, batch: Vec<Command>) {
     let counted = batch.iter().filter(|command| command.key().is_none()).count();
     shared.counters.commands(counted);
-    let mut parts = vec![batch];
-    while let Some(mut part) = parts.pop() {
-        match settle(shared, &part).await {
-            Some(outcomes) => part.into_iter().zip(outcomes).for_each(|(command, outcome)| command.answer(outcome)),
-            // One of them fails and nobody knows which.
-            None => {
-                let right = part.split_off(part.len() / 2);
-                parts.extend([right, part]);
-            }
+    let mut waiting = vec![batch];
+    while let Some(mut part) = waiting.pop() {
+        match settle(shared, &shared.lanes, &part).await {
+            Settled::Done(outcomes) => answer(part, outcomes),
+            Settled::Split => waiting.extend(parts(part)),
+            Settled::Held => part.drain(..).for_each(|command| work_alone(shared, command)),
         }
     }
 }
 
-/// The outcomes of a batch after its commit; none if it must be split.
-async fn settle(shared: &Shared, batch: &[Command]) -> Option<Vec<Outcome>> {
+fn answer(commands: Vec<Command>, outcomes: Vec<Outcome>) {
+    commands.into_iter().zip(outcomes).for_each(|(command, outcome)| command.answer(outcome));
+}
+
+/// Somebody else's transaction holds this job and is not at its end: the command waits for it, and nobody
+/// waits with it.
+fn work_alone(shared: &Arc<Shared>, command: Command) {
+    let Some(place) = shared.waiting.enter() else {
+        let why = StoreError::Unavailable("too many wait for jobs that others hold".into());
+        return command.answer(Outcome::Failed(why));
+    };
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        let _place = place;
+        let command = vec![command];
+        let outcomes = match settle(&shared, &shared.alone, &command).await {
+            Settled::Done(outcomes) => outcomes,
+            Settled::Split | Settled::Held => {
+                vec![Outcome::Failed(Fault::Held("its end did not come in time".into()).into())]
+            }
+        };
+        answer(command, outcomes);
+    });
+}
+
+enum Settled {
+    /// After the commit, or after it failed: what became of each.
+    Done(Vec<Outcome>),
+    /// One of several fails, or waits, and nobody knows which.
+    Split,
+    /// Somebody else holds the job of the only one.
+    Held,
+}
+
+async fn settle(shared: &Shared, links: &Links, batch: &[Command]) -> Settled {
     let (mut must_read, mut tries, mut was_away) = (HashSet::new(), 0, false);
     let fault = loop {
-        let fault = match attempt(shared, batch, &must_read).await {
+        let fault = match attempt(shared, links, batch, &must_read).await {
             Ok(mut done) => match done.lost.take() {
-                None => return Some(committed(shared, done)),
+                None => return Settled::Done(committed(shared, done)),
                 Some(why) => match resolve(shared, &done.written).await {
-                    Some(true) => return Some(committed(shared, done)),
+                    Some(true) => return Settled::Done(committed(shared, done)),
                     Some(false) => {
                         must_read.extend(done.written.iter().map(|planned| planned.after.job.id));
                         Fault::Retry(why)
@@ -69,7 +99,8 @@ async fn settle(shared: &Shared, batch: &[Command]) -> Option<Vec<Outcome>> {
             }
             // An idle connection may have died unseen.
             Fault::Away(_) if !was_away => was_away = true,
-            Fault::Row(_) | Fault::NoLease if batch.len() > 1 => return None,
+            Fault::Row(_) | Fault::NoLease | Fault::Held(_) if batch.len() > 1 => return Settled::Split,
+            Fault::Held(_) => return Settled::Held,
             Fault::Row(_)
             | Fault::NoLease
             | Fault::Stale(_)
@@ -87,7 +118,7 @@ async fn settle(shared: &Shared, batch: &[Command]) -> Option<Vec<Outcome>> {
             tracing::warn!(error = %away, commands = batch.len(), "the store could not commit");
         }
     }
-    Some(batch.iter().map(|_| Outcome::Failed(error.clone())).collect())
+    Settled::Done(batch.iter().map(|_| Outcome::Failed(error.clone())).collect())
 }
 
 fn committed(shared: &Shared, done: Tried) -> Vec<Outcome> {
@@ -108,8 +139,13 @@ struct Tried {
     lost: Option<String>,
 }
 
-async fn attempt(shared: &Shared, batch: &[Command], must_read: &HashSet<JobId>) -> std::result::Result<Tried, Fault> {
-    let mut session = Session { shared, link: shared.lanes.get().await?, first: First::Begin, held: HashSet::new() };
+async fn attempt(
+    shared: &Shared,
+    links: &Links,
+    batch: &[Command],
+    must_read: &HashSet<JobId>,
+) -> std::result::Result<Tried, Fault> {
+    let mut session = Session { shared, link: links.get().await?, first: First::Begin, held: HashSet::new() };
     match session.run(batch, must_read).await {
         Ok(mut done) => {
             if session.first == First::GoOn {
@@ -122,7 +158,7 @@ async fn attempt(shared: &Shared, batch: &[Command], must_read: &HashSet<JobId>)
             Ok(done)
         }
         Err(fault) => {
-            if matches!(fault, Fault::Row(_) | Fault::Stale(_) | Fault::NoLease) {
+            if matches!(fault, Fault::Row(_) | Fault::Stale(_) | Fault::NoLease | Fault::Held(_)) {
                 session.link.roll_back().await;
             }
             Err(fault)
@@ -133,7 +169,7 @@ async fn attempt(shared: &Shared, batch: &[Command], must_read: &HashSet<JobId>)
 /// One transaction.
 struct Session<'a> {
     shared: &'a Shared,
-    link: Link,
+    link: Link<'a>,
     first: First,
     /// The jobs whose rows this transaction holds and has read.
     held: HashSet<JobId>,

@@ -44,8 +44,13 @@ pub(super) async fn claim(shared: &Shared, claim: &Claim) -> Result<Claimed> {
                 tries += 1;
                 step_aside(tries).await;
             }
-            Fault::Away(_) if !was_away => was_away = true,
-            Fault::Row(_) | Fault::Stale(_) | Fault::Retry(_) | Fault::Away(_) | Fault::Ambiguous(_) => {
+            Fault::Away(_) | Fault::Held(_) if !was_away => was_away = true,
+            Fault::Row(_)
+            | Fault::Stale(_)
+            | Fault::Retry(_)
+            | Fault::Held(_)
+            | Fault::Away(_)
+            | Fault::Ambiguous(_) => {
                 return Err(fault.into());
             }
         }
@@ -89,7 +94,7 @@ async fn attempt(shared: &Shared, claim: &Claim) -> std::result::Result<Tried, F
 /// One transaction.
 struct Taking<'a> {
     shared: &'a Shared,
-    link: Link,
+    link: Link<'a>,
     claim: &'a Claim,
     /// Due, and the rules do not let them start; they must not hold up those behind them.
     passed_over: Vec<JobId>,

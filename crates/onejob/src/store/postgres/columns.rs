@@ -109,7 +109,12 @@ fn read_one(job: JobId, mut rows: Vec<&Row>) -> Result<Known, Fault> {
 fn meaningless(job: JobId, fault: Fault) -> Fault {
     match fault {
         Fault::Row(why) => Fault::Row(format!("the stored {} means nothing: {why}", job_text(job))),
-        other @ (Fault::Stale(_) | Fault::NoLease | Fault::Retry(_) | Fault::Away(_) | Fault::Ambiguous(_)) => other,
+        other @ (Fault::Stale(_)
+        | Fault::NoLease
+        | Fault::Retry(_)
+        | Fault::Held(_)
+        | Fault::Away(_)
+        | Fault::Ambiguous(_)) => other,
     }
 }
 

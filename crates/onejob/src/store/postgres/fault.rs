@@ -19,7 +19,9 @@ pub(super) enum Fault {
     NoLease,
     /// Two transactions met; the same again goes through.
     Retry(String),
-    /// The database, the connection, or somebody who holds a row for too long.
+    /// Somebody holds a row, or a key that is not committed yet, for longer than this one waits.
+    Held(String),
+    /// The database, or the connection.
     Away(String),
     /// The commit was sent and its end is not known.
     Ambiguous(String),
@@ -39,6 +41,7 @@ impl Fault {
         }
         match *code {
             SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => Fault::Retry(text),
+            SqlState::LOCK_NOT_AVAILABLE => Fault::Held(text),
             // The schema changed under a prepared statement, or a pooler gave us another connection.
             SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::FEATURE_NOT_SUPPORTED => Fault::Retry(text),
             // Data, constraints, and what is too large for an index.
@@ -73,6 +76,9 @@ impl From<Fault> for StoreError {
             Fault::Row(why) => StoreError::Refused(why),
             Fault::Stale(_) => StoreError::Refused("a job changes faster than it can be written".into()),
             Fault::NoLease => StoreError::Unavailable("this node holds no lease and starts nothing".into()),
+            Fault::Held(why) => {
+                StoreError::Unavailable(format!("another transaction holds this key or job for too long: {why}"))
+            }
             Fault::Retry(why) | Fault::Away(why) => StoreError::Unavailable(why),
             Fault::Ambiguous(why) => StoreError::OutcomeUnknown(why),
         }

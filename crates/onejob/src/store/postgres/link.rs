@@ -8,7 +8,7 @@ use std::time::Duration;
 use deadpool_postgres::{ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use futures_util::future::join_all;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row, Statement as Prepared};
+use tokio_postgres::{Error, Row, Statement as Prepared, Transaction};
 
 use super::fault::Fault;
 use super::options::PostgresOptions;
@@ -32,6 +32,13 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What was gathered does not wait for one of its keys while its neighbours wait with it. Longer than a
+/// commit usually takes, so that two nodes with one key seldom get here.
+const LOCK_TIMEOUT_OF_LANES: Duration = Duration::from_millis(150);
+
+/// What was found to wait alone: until a node that was stopped in the middle has lost its rows.
+const LOCK_TIMEOUT_ALONE: Duration = Duration::from_secs(6);
+
 /// What the network may take on top of what a statement may take.
 const NETWORK: Duration = Duration::from_secs(5);
 
@@ -48,6 +55,10 @@ pub(super) struct Links {
 pub(super) enum Purpose {
     /// Transactions that write: each statement's plan is made once, and only one is possible.
     Write,
+    /// The same, for what was gathered.
+    Lane,
+    /// The same, for what met somebody else's rows and waits for them on its own.
+    Alone,
     /// Lists with many filters: a plan for each question.
     Read,
     /// One small row, in time or not at all.
@@ -58,7 +69,7 @@ impl Links {
     /// Opens nothing yet.
     pub(super) fn new(options: &PostgresOptions, purpose: Purpose, most: usize) -> Result<Links, String> {
         let timeout = match purpose {
-            Purpose::Write => options.statement_timeout,
+            Purpose::Write | Purpose::Lane | Purpose::Alone => options.statement_timeout,
             Purpose::Read => options.statement_timeout / 3,
             Purpose::Lease => options.statement_timeout / 10,
         };
@@ -90,9 +101,9 @@ impl Links {
     }
 
     /// A connection, opened if none is idle.
-    pub(super) async fn get(&self) -> Result<Link, Fault> {
+    pub(super) async fn get(&self) -> Result<Link<'static>, Fault> {
         Ok(Link {
-            object: Some(self.pool.get().await?),
+            wire: Wire::Ours(Some(self.pool.get().await?)),
             begin: self.begin.clone(),
             prepares: self.prepares,
             patience: self.patience,
@@ -119,9 +130,14 @@ fn settings(purpose: Purpose, timeout: Duration) -> Vec<(&'static str, String)> 
     if purpose == Purpose::Read {
         settings.push(("plan_cache_mode", "force_custom_plan".to_owned()));
     }
+    let lock_timeout = match purpose {
+        Purpose::Lane => LOCK_TIMEOUT_OF_LANES,
+        Purpose::Alone => LOCK_TIMEOUT_ALONE,
+        Purpose::Write | Purpose::Read | Purpose::Lease => LOCK_TIMEOUT,
+    };
     for (name, length) in [
         ("statement_timeout", timeout),
-        ("lock_timeout", LOCK_TIMEOUT),
+        ("lock_timeout", lock_timeout),
         ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ] {
         settings.push((name, length.as_millis().to_string()));
@@ -152,17 +168,34 @@ pub(super) enum First {
 }
 
 /// A connection on loan.
-pub(super) struct Link {
-    object: Option<Object>,
+pub(super) struct Link<'a> {
+    wire: Wire<'a>,
     begin: Arc<str>,
     prepares: bool,
     patience: Duration,
     is_clean: bool,
 }
 
+/// Whose transaction it is.
+// One for each transaction, and hardly ever the small one: a box would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
+enum Wire<'a> {
+    /// Ours, on a connection of a pool.
+    Ours(Option<Object>),
+    /// A caller's: it began it, and it will end it.
+    Theirs(&'a Transaction<'a>),
+}
+
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
-impl Link {
+impl<'t> Link<'t> {
+    /// A caller's transaction. `begin` is what is said in it first; how long a statement takes is the
+    /// caller's own affair.
+    pub(super) fn within(transaction: &'t Transaction<'t>, begin: &str) -> Link<'t> {
+        let wire = Wire::Theirs(transaction);
+        Link { wire, begin: begin.into(), prepares: false, patience: Duration::MAX, is_clean: true }
+    }
+
     async fn ask(mut self, statement: &'static Statement, bound: &Bound<'_>) -> Result<Vec<Row>, Fault> {
         let prepared = self.prepare(statement).await?;
         let answer = self.send(statement, prepared, bound);
@@ -182,8 +215,8 @@ impl Link {
         let ends = {
             let mut answers: Vec<Answer<'_>> = Vec::with_capacity(calls.len() + 1);
             if begins {
-                let (begin, client) = (self.begin.clone(), self.client()?);
-                answers.push(Box::pin(async move { client.batch_execute(&begin).await.map(|()| Vec::new()) }));
+                let (begin, wire) = (self.begin.clone(), &self.wire);
+                answers.push(Box::pin(async move { wire.batch_execute(&begin).await.map(|()| Vec::new()) }));
             }
             for (call, prepared) in calls.iter().zip(prepared) {
                 answers.push(self.send(call.statement, prepared, &call.bound));
@@ -223,7 +256,10 @@ impl Link {
     }
 
     fn client(&self) -> Result<&Object, Fault> {
-        self.object.as_ref().ok_or_else(|| Fault::Away("the connection is gone".into()))
+        match &self.wire {
+            Wire::Ours(Some(object)) => Ok(object),
+            Wire::Ours(None) | Wire::Theirs(_) => Err(Fault::Away("the connection is gone".into())),
+        }
     }
 
     async fn prepare(&mut self, statement: &'static Statement) -> Result<Option<Prepared>, Fault> {
@@ -244,15 +280,16 @@ impl Link {
         prepared: Option<Prepared>,
         bound: &'a Bound<'_>,
     ) -> Answer<'a> {
-        let Some(client) = self.object.as_ref() else { return Box::pin(async { Ok(Vec::new()) }) };
         Box::pin(async move {
             let values = bound.iter().map(|value| &**value as &(dyn ToSql + Sync));
-            match prepared {
-                Some(prepared) => client.query(&prepared, &values.collect::<Vec<_>>()).await,
-                None => {
-                    let types = statement.types().iter().cloned();
-                    client.query_typed(statement.text, &values.zip(types).collect::<Vec<(_, Type)>>()).await
+            let typed = || values.clone().zip(statement.types().iter().cloned()).collect::<Vec<(_, Type)>>();
+            match (&self.wire, prepared) {
+                (Wire::Ours(None), _) => Ok(Vec::new()),
+                (Wire::Ours(Some(client)), Some(prepared)) => {
+                    client.query(&prepared, &values.collect::<Vec<_>>()).await
                 }
+                (Wire::Ours(Some(client)), None) => client.query_typed(statement.text, &typed()).await,
+                (Wire::Theirs(client), _) => client.query_typed(statement.text, &typed()).await,
             }
         })
     }
@@ -261,18 +298,30 @@ impl Link {
     fn spoiled_by(&mut self, fault: Fault) -> Fault {
         match &fault {
             Fault::Away(_) | Fault::Retry(_) | Fault::Ambiguous(_) => self.is_clean = false,
-            Fault::Row(_) | Fault::Stale(_) | Fault::NoLease => {}
+            Fault::Row(_) | Fault::Stale(_) | Fault::NoLease | Fault::Held(_) => {}
         }
         fault
     }
 }
 
-impl Drop for Link {
+impl Wire<'_> {
+    async fn batch_execute(&self, text: &str) -> Result<(), Error> {
+        match self {
+            // Whatever follows on this connection fails.
+            Wire::Ours(None) => Ok(()),
+            Wire::Ours(Some(client)) => client.batch_execute(text).await,
+            Wire::Theirs(client) => client.batch_execute(text).await,
+        }
+    }
+}
+
+impl Drop for Link<'_> {
     /// A transaction that was left open is not the next one's: the connection is closed, and the server
     /// takes everything back.
     fn drop(&mut self) {
         if !self.is_clean
-            && let Some(object) = self.object.take()
+            && let Wire::Ours(object) = &mut self.wire
+            && let Some(object) = object.take()
         {
             drop(Object::take(object));
         }

@@ -20,6 +20,7 @@ mod submit;
 mod command;
 mod apply;
 mod claim;
+mod within;
 mod prune;
 mod nodes;
 mod clock;
@@ -33,13 +34,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use onejob_core::{AttemptId, Event, JobId, Millis, NodeId, Text};
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
 use self::clock::Clock;
 use self::columns::Known;
 use self::command::Command;
 use self::hints::Hints;
+use self::lane::Waiting;
 use self::link::{Links, Purpose};
 use self::submit::Order;
 use super::remembered::{Remember, Remembered};
@@ -49,6 +51,9 @@ use super::{
 };
 
 pub use options::{DueBy, PostgresOptions};
+pub use tokio_postgres::Transaction;
+pub use within::WithinError;
+
 pub use schema::{MIGRATIONS, Migration, OpenError, known_version, migrate, pending};
 
 /// Every statement as `(file, text)`, for those who look at plans.
@@ -88,6 +93,7 @@ struct Queues {
 struct Shared {
     options: PostgresOptions,
     lanes: Links,
+    alone: Links,
     work: Links,
     reads: Links,
     lease: Links,
@@ -96,6 +102,8 @@ struct Shared {
     clock: Clock,
     hints: Hints,
     node: Mutex<Option<NodeId>>,
+    waiting: Waiting,
+    identity: OnceCell<i64>,
 }
 
 impl PostgresStore {
@@ -108,7 +116,8 @@ impl PostgresStore {
         schema::check(&options).await?;
         let links = |purpose, most| Links::new(&options, purpose, most).map_err(OpenError::Unreachable);
         let shared = Arc::new(Shared {
-            lanes: links(Purpose::Write, options.lanes.0 + options.lanes.1)?,
+            lanes: links(Purpose::Lane, options.lanes.0 + options.lanes.1)?,
+            alone: links(Purpose::Alone, lane::ALONE)?,
             work: links(Purpose::Write, WORKERS)?,
             reads: links(Purpose::Read, READERS)?,
             lease: links(Purpose::Lease, 1)?,
@@ -117,6 +126,8 @@ impl PostgresStore {
             clock: Clock::default(),
             hints: Hints::new(options.notify),
             node: Mutex::default(),
+            waiting: Waiting::new(),
+            identity: OnceCell::new(),
             options,
         });
         look_at_the_clock(&shared)
@@ -339,7 +350,7 @@ impl PostgresStore {
             let _ = task.await;
         }
         let shared = &self.shared;
-        [&shared.lanes, &shared.work, &shared.reads, &shared.lease].into_iter().for_each(Links::close);
+        [&shared.lanes, &shared.alone, &shared.work, &shared.reads, &shared.lease].into_iter().for_each(Links::close);
     }
 
     async fn order<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order) -> Result<T> {

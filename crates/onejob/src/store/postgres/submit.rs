@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use super::columns::{Known, bind_jobs, bind_starts, id, id_at, read_tombstone, text_at};
 use super::command::{Command, Key};
 use super::fault::Fault;
-use super::lane::{RETRIES, Weigh, step_aside};
-use super::link::{Call, First, Link, column, value};
+use super::lane::{RETRIES, Weigh, parts, step_aside};
+use super::link::{Call, First, Link, Links, column, value};
 use super::{Shared, sql};
 use crate::store::record::{cancelled_unseen, record_after};
 use crate::store::row::JobRow;
@@ -108,7 +108,7 @@ enum Starts {
 
 /// Whether attempts are sent before it is known which jobs were made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sending {
+pub(super) enum Sending {
     /// Yes: their statement looks whether its job is there.
     Together,
     /// No: after a commit whose end is not known a job may be there from before.
@@ -116,12 +116,17 @@ enum Sending {
 }
 
 /// Inserts a batch of orders, answers those that made a job, and sends the others on.
-pub(super) async fn insert(shared: &Shared, onward: &flume::Sender<Command>, batch: Vec<Order>) {
+pub(super) async fn insert(shared: &Arc<Shared>, onward: &flume::Sender<Command>, batch: Vec<Order>) {
     shared.counters.commands(batch.len());
     // Of one key the first is inserted; the others meet it.
     let mut firsts: BTreeMap<Key, Order> = BTreeMap::new();
     let mut others = Vec::new();
+    let held = shared.waiting.keys();
     for order in batch {
+        if !held.is_empty() && held.contains(&order.key()) {
+            insert_alone(shared, onward, order);
+            continue;
+        }
         match firsts.entry(order.key()) {
             Entry::Occupied(_) => others.push(order),
             Entry::Vacant(free) => {
@@ -129,13 +134,17 @@ pub(super) async fn insert(shared: &Shared, onward: &flume::Sender<Command>, bat
             }
         }
     }
-    let mut parts = vec![firsts.into_values().collect::<Vec<Order>>()];
-    while let Some(part) = parts.pop() {
-        match settle(shared, part).await {
+    let mut waiting = vec![firsts.into_values().collect::<Vec<Order>>()];
+    while let Some(part) = waiting.pop() {
+        if part.is_empty() {
+            continue;
+        }
+        match settle(shared, &shared.lanes, part).await {
             Settled::Done(met) => others.extend(met),
-            Settled::Split(mut left) => {
-                let right = left.split_off(left.len() / 2);
-                parts.extend([right, left]);
+            Settled::Split(part) => waiting.extend(parts(part)),
+            Settled::Held(order) => {
+                shared.waiting.note(order.key());
+                insert_alone(shared, onward, order);
             }
         }
     }
@@ -145,20 +154,46 @@ pub(super) async fn insert(shared: &Shared, onward: &flume::Sender<Command>, bat
     }
 }
 
+/// Somebody else's transaction holds this key and is not at its end: this order waits for it, and nobody
+/// waits with it.
+fn insert_alone(shared: &Arc<Shared>, onward: &flume::Sender<Command>, order: Order) {
+    let Some(place) = shared.waiting.enter() else {
+        return order.failed(StoreError::Unavailable("too many wait for keys that others hold".into()));
+    };
+    let (shared, onward) = (shared.clone(), onward.clone());
+    tokio::spawn(async move {
+        let _place = place;
+        match settle(&shared, &shared.alone, vec![order]).await {
+            Settled::Done(met) => {
+                for order in met {
+                    let _ = onward.send_async(order.met()).await;
+                }
+            }
+            Settled::Split(orders) => drop(failed(orders, Fault::Held("not split".into()).into())),
+            Settled::Held(order) => {
+                shared.waiting.note(order.key());
+                drop(failed(vec![order], Fault::Held("its end did not come in time".into()).into()));
+            }
+        }
+    });
+}
+
 enum Settled {
     /// All that could be answered was; the keys of these are taken.
     Done(Vec<Order>),
-    /// One of them fails and nobody knows which.
+    /// One of them fails, or waits, and nobody knows which.
     Split(Vec<Order>),
+    /// Somebody else holds its key.
+    Held(Order),
 }
 
-async fn settle(shared: &Shared, mut orders: Vec<Order>) -> Settled {
+async fn settle(shared: &Shared, links: &Links, mut orders: Vec<Order>) -> Settled {
     let began = Instant::now();
     let (mut starts, mut sending, mut tries, mut was_away) = (Starts::AsAsked, Sending::Together, 0, false);
     let mut ambiguous: Option<String> = None;
     loop {
         let records: Vec<Arc<Record>> = orders.iter().map(|order| Arc::new(order.record(starts))).collect();
-        let fault = match attempt(shared, &records, sending).await {
+        let fault = match attempt(shared, links, &records, sending).await {
             Ok(Tried::Committed(made)) => return answered(shared, orders, records, &made),
             Ok(Tried::Expired(tombstones)) => {
                 let (expired, rest): (Vec<_>, Vec<_>) =
@@ -178,6 +213,11 @@ async fn settle(shared: &Shared, mut orders: Vec<Order>) -> Settled {
         };
         match fault {
             Fault::Row(_) if orders.len() > 1 => return Settled::Split(orders),
+            Fault::Held(_) if orders.len() > 1 && ambiguous.is_none() => return Settled::Split(orders),
+            Fault::Held(_) if ambiguous.is_none() => match orders.pop() {
+                Some(order) => return Settled::Held(order),
+                None => return Settled::Done(Vec::new()),
+            },
             Fault::NoLease => {
                 starts = Starts::None;
                 continue;
@@ -196,7 +236,7 @@ async fn settle(shared: &Shared, mut orders: Vec<Order>) -> Settled {
                 ambiguous = Some(why);
                 sending = Sending::AfterJobs;
             }
-            Fault::Row(_) | Fault::Stale(_) | Fault::Retry(_) | Fault::Away(_) => {
+            Fault::Row(_) | Fault::Stale(_) | Fault::Retry(_) | Fault::Held(_) | Fault::Away(_) => {
                 if ambiguous.is_none() {
                     return failed(orders, fault.into());
                 }
@@ -250,8 +290,13 @@ enum Tried {
     Expired(HashMap<Key, Tombstone>),
 }
 
-async fn attempt(shared: &Shared, records: &[Arc<Record>], sending: Sending) -> std::result::Result<Tried, Fault> {
-    let mut link = shared.lanes.get().await?;
+async fn attempt(
+    shared: &Shared,
+    links: &Links,
+    records: &[Arc<Record>],
+    sending: Sending,
+) -> std::result::Result<Tried, Fault> {
+    let mut link = links.get().await?;
     match write(shared, &mut link, records, sending).await {
         Ok(made) => {
             let tombstones = made.tombstones;
@@ -264,7 +309,7 @@ async fn attempt(shared: &Shared, records: &[Arc<Record>], sending: Sending) -> 
             Ok(Tried::Committed(made.ids))
         }
         Err(fault) => {
-            if matches!(fault, Fault::Row(_) | Fault::NoLease) {
+            if matches!(fault, Fault::Row(_) | Fault::NoLease | Fault::Held(_)) {
                 link.roll_back().await;
             }
             Err(fault)
@@ -272,14 +317,14 @@ async fn attempt(shared: &Shared, records: &[Arc<Record>], sending: Sending) -> 
     }
 }
 
-struct Made {
-    ids: HashSet<u128>,
-    tombstones: HashMap<Key, Tombstone>,
+pub(super) struct Made {
+    pub(super) ids: HashSet<u128>,
+    pub(super) tombstones: HashMap<Key, Tombstone>,
 }
 
-async fn write(
+pub(super) async fn write(
     shared: &Shared,
-    link: &mut Link,
+    link: &mut Link<'_>,
     records: &[Arc<Record>],
     sending: Sending,
 ) -> std::result::Result<Made, Fault> {

@@ -45,7 +45,7 @@ pub(super) type Duplicates = HashMap<JobId, i64>;
 ///
 /// [`Fault::Stale`] names the jobs whose guards found no row.
 pub(super) async fn write(
-    link: &mut Link,
+    link: &mut Link<'_>,
     first: First,
     planned: &[&Planned],
     lease: Option<NodeId>,
