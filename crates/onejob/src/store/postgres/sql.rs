@@ -50,9 +50,6 @@ fn cast_of(text: &str, number: usize) -> Option<Type> {
 /// Several statements at once, the only ones; so they stand in no list.
 pub(super) const SCHEMA_BEGIN: &str = include_str!("schema_begin.sql");
 
-/// Said in a caller's transaction before anything else, without parameters; so it stands in no list either.
-pub(super) const LASTING: &str = include_str!("lasting.sql");
-
 macro_rules! statements {
     ($($name:ident = $kind:ident $file:literal;)*) => {
         $(pub(super) static $name: Statement = Statement::new($file, statements!(@$kind $file));)*
@@ -123,6 +120,7 @@ statements! {
     NOTIFY = only "notify.sql";
     SCHEMA_IS_THERE = only "schema_is_there.sql";
     SCHEMA_VERSION = only "schema_version.sql";
+    LASTING = only "lasting.sql";
     SCHEMA_IDENTITY = only "schema_identity.sql";
     SCHEMA_DONE = only "schema_done.sql";
 }

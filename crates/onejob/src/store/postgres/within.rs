@@ -73,7 +73,7 @@ async fn submit_within(shared: &Shared, transaction: &mut Transaction<'_>, submi
     // A savepoint that is dropped is taken back: after a refusal, and when the caller stops waiting.
     let savepoint = transaction.savepoint("onejob").await.map_err(|error| StoreError::Unavailable(sentence(&error)))?;
     let submitted = {
-        let mut link = Link::within(&savepoint, sql::LASTING);
+        let mut link = Link::within(&savepoint, sql::LASTING.text);
         make_or_find(shared, &mut link, submit).await?
     };
     let end = match &submitted {
