@@ -78,6 +78,13 @@ pub fn canonical(task: &str, input: &Value, provider: Option<&str>) -> String {
     out
 }
 
+/// The canonical text of any value.
+pub(crate) fn canonical_text(value: &Value) -> String {
+    let mut out = String::with_capacity(256);
+    write_value(&mut out, value);
+    out
+}
+
 /// JSON pointers (RFC 6901) into the intent, such as `/input/text`, where two intents differ; no
 /// values. At most 20, in document order: the members of `a` as they stand, then those that only
 /// `b` has.

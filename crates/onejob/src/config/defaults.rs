@@ -44,3 +44,14 @@ pub const TRIES: u32 = 2;
 pub const MAX_ATTEMPTS: u32 = 4;
 /// `tasks.*.backoff`.
 pub const BACKOFF: Duration = Duration::from_millis(500);
+
+/// `tasks.*.contract.repeat`: once shows that it can, five times that it does.
+pub const REPEAT: u32 = 5;
+/// `tasks.*.contract.valid_for`.
+pub const VALID_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// `tasks.*.contract.token_tolerance`: a foreign template or tokenizer is further off, a few tokens of
+/// markup are not.
+pub const TOKEN_TOLERANCE: f64 = 0.1;
+/// `tasks.*.contract.probe_tokens`: longer than the windows that servers cut prompts to by default, and
+/// still cheap.
+pub const PROBE_TOKENS: u64 = 6_000;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::provider::{header_name, headers, secret, url_template, usage};
 use super::section::{Item, Section};
-use super::source;
-use super::text::{Known, rule, string_template, template};
+use super::text::{Known, string_template, template};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -161,65 +160,6 @@ fn tokenizer(item: &Item<'_>, known: &Known) -> Option<()> {
     }
     if let Some(item) = section.get("context_window") {
         item.whole(1..=1_000_000_000, "of tokens");
-    }
-    section.end(&[]);
-    Some(())
-}
-
-/// `[tasks.*.contract]`.
-pub(super) fn contract(item: &Item<'_>) {
-    if let Some(section) = item.section("a table such as { cases = \"contracts/summarize.toml\" }") {
-        if let Some(item) = section.need("cases", "a file such as \"contracts/summarize.toml\"") {
-            cases(&item);
-        }
-        if let Some(item) = section.get("repeat") {
-            item.whole(1..=1_000, "");
-        }
-        if let Some(item) = section.get("valid_for") {
-            item.duration(MILLISECOND..=3_650 * DAY);
-        }
-        section.end(&[]);
-    }
-    item.not_yet("verification is not supported yet: there are no certificates");
-}
-
-/// The file of cases: read and checked, its own errors under its own name.
-fn cases(item: &Item<'_>) -> Option<()> {
-    let (path, bytes) = item.file("contracts/summarize.toml")?;
-    let findings = item.findings;
-    let Ok(text) = String::from_utf8(bytes) else {
-        item.error(format!("{} is not UTF-8", path.display()));
-        return None;
-    };
-    let file = findings.file(&path.display().to_string());
-    let table = match source::parse(&text, file) {
-        Ok(table) => table,
-        Err(errors) => {
-            for (line, message) in errors {
-                findings.error(source::Place { file, line }, "", message);
-            }
-            return None;
-        }
-    };
-    let section = Section::root(findings, &table, source::Place { file, line: 0 });
-    let all = section.need("case", "one [[case]] or more").and_then(|item| item.array("tables: [[case]]"));
-    for item in all.unwrap_or_default() {
-        case(&item);
-    }
-    section.end(&[]);
-    Some(())
-}
-
-fn case(item: &Item<'_>) -> Option<()> {
-    let section = item.section("a table: [[case]]")?;
-    if let Some(item) = section.need("name", "a name such as \"short note\"") {
-        item.string("short note");
-    }
-    if let Some(item) = section.need("input", "an input such as { text = \"…\" }") {
-        item.json();
-    }
-    for item in section.get("expect").and_then(|item| item.array("rules")).unwrap_or_default() {
-        rule(&item);
     }
     section.end(&[]);
     Some(())

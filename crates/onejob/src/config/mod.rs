@@ -9,12 +9,15 @@ mod text;
 mod server;
 mod preset;
 mod provider;
+mod contract;
 mod task;
+mod digest;
 mod later;
 
 #[cfg(test)]
 mod tests;
 
+pub use contract::{Canary, Case, Contract, OutputMode};
 pub use duration::{duration_text, parse_duration};
 pub use load::{ConfigError, ConfigErrors};
 
@@ -24,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{Candidate, Effects, Override, Policy, Text};
+use onejob_core::{Candidate, Digest, Effects, Override, Policy, Text};
 
 use crate::contract::{OutputContract, Schema};
 use crate::template::Template;
@@ -147,6 +150,10 @@ pub struct Task {
     pub chat: Option<Arc<Chat>>,
     /// What an answer must match.
     pub output: OutputContract,
+    /// What a provider must prove before anything fails over to it. Without one, nothing can be verified.
+    pub contract: Option<Contract>,
+    /// SHA-256 of all that a certificate for this task stands on.
+    pub digest: Digest,
 }
 
 /// `on_unknown`: the owner's declared decision.
@@ -180,6 +187,8 @@ pub struct ProviderConfig {
     pub concurrency: usize,
     /// What it is.
     pub kind: ProviderKind,
+    /// SHA-256 of all of its definition that can change an answer: no secrets, no limits.
+    pub digest: Digest,
 }
 
 /// What a provider is.
@@ -279,6 +288,13 @@ impl Secret {
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
+    }
+}
+
+impl Config {
+    /// What a certificate of this task at this provider must have been issued for.
+    pub fn contract_digest(&self, task: &Task, provider: &ProviderConfig) -> Digest {
+        digest::of_both(task.digest, provider.digest)
     }
 }
 

@@ -11,7 +11,7 @@ use super::section::{Item, Section, plain};
 use super::source::{Content, Node};
 use super::text::{Known, Names, OVER_INPUT, string_template, template};
 use super::{
-    HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition, defaults, later,
+    HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition, defaults, digest, later,
 };
 use crate::template::Template;
 
@@ -83,7 +83,13 @@ fn read_merged(name: &str, item: &Item<'_>, settings: &[Setting]) -> Option<Prov
     debug_assert!(has_preset || names.is_empty());
     section.end(&names);
     let concurrency = concurrency.and_then(|n| usize::try_from(n).ok()).unwrap_or(defaults::CONCURRENCY);
-    Some(ProviderConfig { name: name.into(), concurrency, kind: kind? })
+    let kind = kind?;
+    let settings = match &kind {
+        ProviderKind::Http(definition) => Some(&definition.settings),
+        ProviderKind::Simulated(_) | ProviderKind::Worker => None,
+    };
+    let digest = digest::of_provider(item.node, settings, &Value::Null);
+    Some(ProviderConfig { name: name.into(), concurrency, kind, digest })
 }
 
 fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {

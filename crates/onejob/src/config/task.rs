@@ -9,7 +9,7 @@ use onejob_core::{Effects, Text};
 use super::duration::duration_text;
 use super::section::{Item, Section, suggestion};
 use super::text::{OVER_INPUT, rule, schema, string_template};
-use super::{Chat, OnUnknown, ProviderConfig, RemarkKind, Task, defaults, later};
+use super::{Chat, OnUnknown, ProviderConfig, RemarkKind, Task, contract, defaults, digest};
 use crate::contract::OutputContract;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -38,11 +38,17 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
     let hedge_after = section.get("hedge_after").and_then(|item| hedge_after(&item, effects));
     let on_unknown = section.get("on_unknown").and_then(|item| on_unknown(&item)).unwrap_or(OnUnknown::Hold);
     let input_schema = section.get("input_schema").map(|item| schema(&item));
-    let chat = chat_block.map(|item| chat(&item));
-    let output = section.get("output").map(|item| output(&item));
-    if let Some(item) = section.get("contract") {
-        later::contract(&item);
-    }
+    let input_schema = input_schema.flatten();
+    let chat_node = chat_block.as_ref().map(|item| item.node);
+    let chat = chat_block.map(|item| chat(&item)).flatten();
+    let output = section.get("output").and_then(|item| output(&item)).unwrap_or_default();
+    let surroundings = contract::Surroundings {
+        input_schema: input_schema.as_ref(),
+        has_output_schema: output.schema.is_some(),
+        has_chat: chat_node.is_some(),
+    };
+    let contract = section.get("contract").and_then(|item| contract::read(&item, &surroundings));
+    let digest = digest::of_task(chat_node, &output, contract.as_ref());
     let task = Task {
         name: name.into(),
         providers: providers.unwrap_or_default(),
@@ -54,9 +60,11 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
         backoff,
         hedge_after,
         on_unknown,
-        input_schema: input_schema.flatten(),
-        chat: chat.flatten().map(Arc::new),
-        output: output.flatten().unwrap_or_default(),
+        input_schema,
+        chat: chat.map(Arc::new),
+        output,
+        contract,
+        digest,
     };
     remark_on_unknown(&section, &task, known);
     section.end(&[]);

@@ -5,6 +5,8 @@ mod refused;
 mod ignored;
 mod mutated;
 mod page;
+mod digests;
+mod contracts;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,4 +70,10 @@ const CASES: &str = "\
 name = \"short note\"
 input = { text = \"…\" }
 expect = [\"output.bullets | length >= 1\"]
+[[canary]]
+name = \"one word\"
+system = \"Answer with {{ input.word }}.\"
+user = \"What is the capital of France?\"
+input = { word = \"saffron\" }
+expect = [\"input.word in output\"]
 ";

@@ -31,6 +31,7 @@ pub struct OutputContract {
 /// A compiled JSON Schema.
 #[derive(Debug)]
 pub struct Schema {
+    document: Value,
     validator: jsonschema::Validator,
     names: names::Names,
 }
@@ -63,7 +64,12 @@ impl Schema {
             _ => format!("no valid JSON Schema, at `{}`: {error}", error.instance_path()),
         })?;
         let names = names::Names::of(document)?;
-        Ok(Schema { validator, names })
+        Ok(Schema { document: document.clone(), validator, names })
+    }
+
+    /// The document it was compiled from.
+    pub fn document(&self) -> &Value {
+        &self.document
     }
 
     /// Checks a value.

@@ -52,7 +52,7 @@ fn an_unknown_key_in_a_file_of_cases_is_an_error_in_that_file() {
     let folder = Folder::new();
     folder.write("contracts/summarize.toml", &format!("{CASES}zzz = 1\n"));
     let errors = folder.errors(FULL);
-    assert!(errors.starts_with("contracts/summarize.toml:5: case[0].zzz: unknown key; "), "{errors}");
+    assert!(errors.starts_with("contracts/summarize.toml:11: canary[0].zzz: unknown key; "), "{errors}");
 }
 
 #[test]
