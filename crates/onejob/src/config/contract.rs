@@ -100,7 +100,8 @@ impl OutputMode {
 impl Contract {
     /// What it demands, for the digest: neither how long a proof is valid nor when it is renewed.
     pub(super) fn demands(&self) -> Value {
-        let rules = |rules: &[(String, Rule)]| rules.iter().map(|(text, _)| Value::from(text.as_str())).collect::<Value>();
+        let rules =
+            |rules: &[(String, Rule)]| rules.iter().map(|(text, _)| Value::from(text.as_str())).collect::<Value>();
         let cases = self
             .cases
             .iter()

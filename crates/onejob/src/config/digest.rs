@@ -5,8 +5,8 @@
 use onejob_core::Digest;
 use serde_json::{Map, Value, json};
 
-use super::source::{Content, Node, Table};
 use super::Contract;
+use super::source::{Content, Node, Table};
 use crate::contract::OutputContract;
 use crate::intent::{canonical_text, digest};
 
@@ -36,6 +36,7 @@ pub(super) fn of_task(chat: Option<&Node>, output: &OutputContract, contract: Op
         "chat": chat.map(value),
         "schema": output.schema.as_ref().map(|schema| schema.document().clone()),
         "strict": output.strict,
+        "allow_control_tokens": output.allow_control_tokens,
         "rules": rules,
         "contract": contract.map(Contract::demands),
     });

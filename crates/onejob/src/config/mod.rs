@@ -166,7 +166,7 @@ pub enum OnUnknown {
 }
 
 /// `[tasks.<name>.chat]`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Chat {
     /// System prompt, a template over `{input, job, attempt}`.
     pub system: Option<Template>,
@@ -176,6 +176,10 @@ pub struct Chat {
     pub temperature: Option<f64>,
     /// Longest output, in tokens.
     pub max_output_tokens: Option<u64>,
+    /// The output mode to ask in; the provider's own if absent, as in production.
+    pub mode: Option<OutputMode>,
+    /// The task's output schema, for the mode that sends it, and a name for it.
+    pub schema: Option<(Text, Arc<serde_json::Value>)>,
 }
 
 /// `[providers.<name>]`.
@@ -209,6 +213,8 @@ pub struct HttpDefinition {
     pub secrets: BTreeMap<String, Secret>,
     /// The preset's `model`, `base_url` and the like, visible to templates as `provider`.
     pub settings: serde_json::Map<String, serde_json::Value>,
+    /// The output modes that it can be asked in, where it is told one.
+    pub output_modes: Vec<OutputMode>,
     /// HTTP method.
     pub method: String,
     /// URL, a template that renders to a string.

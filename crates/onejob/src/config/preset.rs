@@ -2,7 +2,7 @@
 //!
 //! A preset is a provider definition like any other, with one table more: `[settings.NAME]` lists the
 //! keys that it adds to the provider's own, each with `about` and, unless it must be given, with
-//! `default` or `optional = true`.
+//! `default` or `optional = true`. One with `one_of` is one of these words.
 
 use super::section::{Findings, Item, quoted};
 use super::source::{self, Content, Table};
@@ -19,6 +19,8 @@ pub(super) struct Setting {
     pub about: String,
     pub default: Option<source::Node>,
     pub optional: bool,
+    /// The words that it may be; any value if empty.
+    pub one_of: Vec<String>,
 }
 
 #[cfg(test)]
@@ -75,8 +77,19 @@ fn parse(findings: &Findings<'_>, name: &str, text: &str) -> Result<Preset, Stri
                 _ => String::new(),
             };
             let optional = setting.get("optional").is_some_and(|node| matches!(node.content, Content::Boolean(true)));
-            settings.push(Setting { name, about, default: setting.remove("default"), optional });
+            let one_of = match setting.remove("one_of").map(|node| node.content) {
+                Some(Content::Array(words)) => words.into_iter().filter_map(|node| into_text(node.content)).collect(),
+                _ => Vec::new(),
+            };
+            settings.push(Setting { name, about, default: setting.remove("default"), optional, one_of });
         }
     }
     Ok(Preset { definition, settings })
+}
+
+fn into_text(content: Content) -> Option<String> {
+    match content {
+        Content::String(text) => Some(text),
+        _ => None,
+    }
 }

@@ -11,7 +11,8 @@ use super::section::{Item, Section, plain};
 use super::source::{Content, Node};
 use super::text::{Known, Names, OVER_INPUT, string_template, template};
 use super::{
-    HttpDefinition, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition, defaults, digest, later,
+    HttpDefinition, OutputMode, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition,
+    defaults, digest, later,
 };
 use crate::template::Template;
 
@@ -96,6 +97,7 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
     let mut known = Known::default();
     known.settings.extend(settings.iter().map(|setting| setting.name.clone()));
     let secrets = secrets(section, &mut known);
+    let output_modes = output_modes(settings);
     let settings = read_settings(section, settings);
     let second = Duration::from_secs(1);
     let connect_timeout =
@@ -122,6 +124,7 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
     let definition = HttpDefinition {
         secrets,
         settings,
+        output_modes,
         method,
         url,
         headers,
@@ -156,9 +159,13 @@ fn check_key(section: &Section<'_>, definition: &HttpDefinition, known: &Known) 
 
 fn read_settings(section: &Section<'_>, settings: &[Setting]) -> serde_json::Map<String, Value> {
     let mut values = serde_json::Map::new();
-    for Setting { name, about, default, optional } in settings {
+    for Setting { name, about, default, optional, one_of } in settings {
         let value = match (section.setting(name), default) {
             (Some(item), _) if name == "base_url" => base_url(&item),
+            (Some(item), _) if !one_of.is_empty() => {
+                let words: Vec<(&str, &str)> = one_of.iter().map(|word| (word.as_str(), word.as_str())).collect();
+                item.word(&words).map(Value::from)
+            }
             (Some(item), _) => item.json(),
             (None, Some(default)) => section.default(name, default).json(),
             (None, None) if *optional => None,
@@ -172,6 +179,14 @@ fn read_settings(section: &Section<'_>, settings: &[Setting]) -> serde_json::Map
         }
     }
     values
+}
+
+/// The modes that a preset's setting of that name lets one choose from.
+fn output_modes(settings: &[Setting]) -> Vec<OutputMode> {
+    let setting = settings.iter().find(|setting| setting.name == "output_mode");
+    setting
+        .map(|setting| setting.one_of.iter().filter_map(|word| OutputMode::parse(word)).collect())
+        .unwrap_or_default()
 }
 
 /// What presets put their paths behind.

@@ -61,7 +61,10 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
         hedge_after,
         on_unknown,
         input_schema,
-        chat: chat.map(Arc::new),
+        chat: chat.map(|chat| {
+            let schema = output.schema.as_ref().map(|schema| (name.into(), Arc::new(schema.document().clone())));
+            Arc::new(Chat { schema, ..chat })
+        }),
         output,
         contract,
         digest,
@@ -167,7 +170,7 @@ fn chat(item: &Item<'_>) -> Option<Chat> {
     let max_output_tokens =
         section.get("max_output_tokens").and_then(|item| item.whole(1..=1_000_000_000, "of tokens"));
     section.end(&[]);
-    Some(Chat { system: system.flatten(), user: user?, temperature, max_output_tokens })
+    Some(Chat { system: system.flatten(), user: user?, temperature, max_output_tokens, mode: None, schema: None })
 }
 
 fn output(item: &Item<'_>) -> Option<OutputContract> {
@@ -183,8 +186,9 @@ fn output(item: &Item<'_>) -> Option<OutputContract> {
     });
     let rules = section.get("rules").and_then(|item| item.array("rules such as [\"output.bullets | length <= 5\"]"));
     let rules = rules.unwrap_or_default().iter().filter_map(rule).collect();
+    let allow_control_tokens = section.get("allow_control_tokens").and_then(|item| item.boolean()).unwrap_or(false);
     section.end(&[]);
-    Some(OutputContract { schema: compiled, strict: strict.unwrap_or(false), rules })
+    Some(OutputContract { schema: compiled, strict: strict.unwrap_or(false), rules, allow_control_tokens })
 }
 
 /// How an unknown attempt of this task can end in this build.

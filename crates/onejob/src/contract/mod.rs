@@ -1,6 +1,9 @@
-//! What a task demands of every answer before it may win: output schema, `strict`, rules.
+//! What a task demands of every answer before it may win: output schema, `strict`, rules. And what a
+//! provider must prove before anything fails over to it: the checks of a task's contract, their report,
+//! and what in production says that the proof holds no more.
 
 mod names;
+mod leaks;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +29,45 @@ pub struct OutputContract {
     pub strict: bool,
     /// Rules over `{input, output}`, with their source text for messages.
     pub rules: Vec<(String, Rule)>,
+    /// Control tokens of chat templates may stand in an output, as where it is about them.
+    pub allow_control_tokens: bool,
+}
+
+/// The kinds of breach.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Breach {
+    /// Text where JSON was demanded.
+    NoJson,
+    /// JSON in a code fence.
+    Fence,
+    /// JSON of another form than the schema's.
+    Shape,
+    /// A top-level key of the provider's own invention.
+    InventedKey,
+    /// A control token of a chat template, as text.
+    ControlToken,
+    /// The provider cut the output off at a limit.
+    CutOff,
+    /// No output where the definition takes it from.
+    NoOutput,
+    /// A rule does not hold, or cannot be evaluated.
+    Rule,
+}
+
+impl Breach {
+    /// The word for it, in reports and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Breach::NoJson => "no_json",
+            Breach::Fence => "fence",
+            Breach::Shape => "shape",
+            Breach::InventedKey => "invented_key",
+            Breach::ControlToken => "control_token",
+            Breach::CutOff => "cut_off",
+            Breach::NoOutput => "no_output",
+            Breach::Rule => "rule",
+        }
+    }
 }
 
 /// A compiled JSON Schema.
@@ -40,6 +82,8 @@ pub struct Schema {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Violation {
+    /// Which kind.
+    pub breach: Breach,
     /// JSON pointer into the value.
     pub pointer: String,
     /// What is wrong and what was expected.
@@ -79,6 +123,7 @@ impl Schema {
     /// The first violation.
     pub fn check(&self, value: &Value) -> Result<(), Violation> {
         self.validator.validate(value).map_err(|error| Violation {
+            breach: Breach::Shape,
             pointer: error.instance_path().to_string(),
             message: cut(&error.masked().to_string()),
         })
@@ -96,6 +141,7 @@ impl Schema {
         match stranger {
             None => Ok(()),
             Some(key) => Err(Violation {
+                breach: Breach::InventedKey,
                 pointer: cut(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
                 message: "the schema does not name this key, and the task is strict".into(),
             }),
@@ -111,25 +157,48 @@ impl OutputContract {
     ///
     /// The first violation.
     pub fn accept(&self, input: &Value, output: Value) -> Result<Value, Violation> {
+        let output = self.accept_structure(input, output)?;
+        self.accept_by_rules(input, output, &self.rules)
+    }
+
+    /// The first half: everything but the rules.
+    ///
+    /// # Errors
+    ///
+    /// The first violation.
+    pub fn accept_structure(&self, input: &Value, output: Value) -> Result<Value, Violation> {
         let output = match &self.schema {
             Some(schema) => self.accept_shape(schema, output)?,
             None => output,
         };
-        if self.rules.is_empty() {
+        let demands_anything = self.schema.is_some() || !self.rules.is_empty();
+        if demands_anything && !self.allow_control_tokens {
+            refuse_control_tokens(input, &output)?;
+        }
+        Ok(output)
+    }
+
+    /// The other half: these rules.
+    ///
+    /// # Errors
+    ///
+    /// The first that does not hold.
+    pub fn accept_by_rules(&self, input: &Value, output: Value, rules: &[(String, Rule)]) -> Result<Value, Violation> {
+        if rules.is_empty() {
             return Ok(output);
         }
         let output = Arc::new(output);
         let mut scope = Scope::new().with_shared("output", output.clone());
-        if self.rules.iter().any(|(_, rule)| rule.names().contains("input")) {
+        if rules.iter().any(|(_, rule)| rule.names().contains("input")) {
             scope = scope.with("input", input.clone());
         }
-        for (text, rule) in &self.rules {
+        for (text, rule) in rules {
             let message = match rule.holds(&scope) {
                 Ok(true) => continue,
                 Ok(false) => format!("the rule `{text}` does not hold"),
                 Err(error) => format!("the rule `{text}` cannot be evaluated: {error}"),
             };
-            return Err(Violation { pointer: String::new(), message: cut(&message) });
+            return Err(Violation { breach: Breach::Rule, pointer: String::new(), message: cut(&message) });
         }
         drop(scope);
         Ok(Arc::try_unwrap(output).unwrap_or_else(|shared| (*shared).clone()))
@@ -154,15 +223,32 @@ impl OutputContract {
     }
 }
 
+fn refuse_control_tokens(input: &Value, output: &Value) -> Result<(), Violation> {
+    match leaks::find(output, input) {
+        None => Ok(()),
+        Some((pointer, token)) => Err(Violation {
+            breach: Breach::ControlToken,
+            pointer: cut(&pointer),
+            message: format!("the output holds the control token `{token}` as text"),
+        }),
+    }
+}
+
 /// The JSON in a text, which is nothing but JSON: what is wrapped in prose or fences is not what
 /// the task asked for.
 fn read_text(text: &str) -> Result<Value, Violation> {
-    json::parse(text.as_bytes(), Duplicates::LastStands, json::MAX_DEPTH).map_err(|error| Violation {
-        pointer: String::new(),
-        message: match text.trim_start().starts_with("```") {
-            true => "the output is JSON in a code fence, and the schema demands JSON alone".into(),
-            false => cut(&format!("the output is text and no JSON as the schema demands: {error}")),
-        },
+    json::parse(text.as_bytes(), Duplicates::LastStands, json::MAX_DEPTH).map_err(|error| {
+        let (breach, message) = match (leaks::in_text(text), text.trim_start().starts_with("```")) {
+            (_, true) => {
+                (Breach::Fence, "the output is JSON in a code fence, and the schema demands JSON alone".to_owned())
+            }
+            (Some(token), false) => (
+                Breach::ControlToken,
+                format!("the output is text and no JSON as the schema demands; it holds the control token `{token}`"),
+            ),
+            (None, false) => (Breach::NoJson, format!("the output is text and no JSON as the schema demands: {error}")),
+        };
+        Violation { breach, pointer: String::new(), message: cut(&message) }
     })
 }
 

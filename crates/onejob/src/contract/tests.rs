@@ -1,12 +1,13 @@
 use serde_json::{Value, json};
 
-use super::{OutputContract, Schema};
+use super::{Breach, OutputContract, Schema};
 use crate::template::Rule;
 
 fn contract(schema: Value, strict: bool, rules: &[&str]) -> OutputContract {
     OutputContract {
         schema: Some(Schema::compile(&schema).unwrap()),
         strict,
+        allow_control_tokens: false,
         rules: rules.iter().map(|rule| ((*rule).to_owned(), Rule::compile(rule).unwrap())).collect(),
     }
 }
@@ -75,7 +76,7 @@ fn strict_knows_what_the_schema_joins_in() {
         "then": {"properties": {"d": {}}}, "patternProperties": {"^x-": {}}});
     let schema = Schema::compile(&schema).unwrap();
     assert_eq!(schema.property_names().iter().collect::<Vec<_>>(), ["a", "b", "c", "d", "own"]);
-    let contract = OutputContract { schema: Some(schema), strict: true, rules: Vec::new() };
+    let contract = OutputContract { schema: Some(schema), strict: true, ..OutputContract::default() };
     assert!(contract.accept(&Value::Null, json!({"own": 1, "a": 1, "x-y": 2})).is_ok());
     assert!(contract.accept(&Value::Null, json!({"inner": 1})).is_err());
 }
@@ -128,4 +129,49 @@ fn long_numbers_are_compared_exactly() {
 fn data_in_a_schema_is_no_reference() {
     assert!(Schema::compile(&json!({"const": {"$ref": "https://example.com"}})).is_ok());
     assert!(Schema::compile(&json!({"properties": {"$ref": {"type": "string"}}})).is_ok());
+}
+
+fn breach(contract: &OutputContract, output: Value) -> Breach {
+    contract.accept(&json!({"max": 2}), output).unwrap_err().breach
+}
+
+#[test]
+fn a_violation_says_of_which_kind_it_is() {
+    let contract = contract(summary(), true, &["output.bullets | length < 2"]);
+    for (output, expected) in [
+        (json!("Sure!"), Breach::NoJson),
+        (json!("```json\n{\"bullets\": []}\n```"), Breach::Fence),
+        (json!({"bullets": 7}), Breach::Shape),
+        (json!({"bullets": [], "more": 1}), Breach::InventedKey),
+        (json!("{\"bullets\": []}<|im_end|>"), Breach::ControlToken),
+        (json!({"bullets": ["<eos>"]}), Breach::ControlToken),
+        (json!({"bullets": ["a", "b"]}), Breach::Rule),
+    ] {
+        assert_eq!(breach(&contract, output.clone()), expected, "{output}");
+    }
+}
+
+#[test]
+fn control_tokens_are_named_with_their_place_unless_the_input_brought_them() {
+    let contract = contract(json!({"type": "object"}), false, &[]);
+    let leaks = json!({"a": ["fine", {"b/c": "done<|im_end|>"}]});
+    let (pointer, message) = refused(&contract, leaks.clone());
+    assert_eq!(pointer, "/a/1/b~1c");
+    assert!(message.contains("`<|im_end|>`"), "{message}");
+    assert!(contract.accept(&json!({"text": ["what is <|im_end|>?"]}), leaks.clone()).is_ok());
+    let allowed = OutputContract { allow_control_tokens: true, ..contract };
+    assert!(allowed.accept(&Value::Null, leaks).is_ok());
+}
+
+#[test]
+fn markup_that_only_looks_like_a_control_token_is_none() {
+    let contract = contract(json!({}), false, &[]);
+    for fine in
+        ["a <s>struck</s>", "<b>x</b> [INST", "if (a <| b)", "<|unknown|>", "price < 5 [1]", "</s> in the middle"]
+    {
+        assert!(contract.accept(&Value::Null, json!({"t": fine})).is_ok(), "{fine}");
+    }
+    for leak in ["The end.</s>", "<start_of_turn>user", "[/INST] {}", "x<|eot_id|>"] {
+        assert!(contract.accept(&Value::Null, json!({"t": leak})).is_err(), "{leak}");
+    }
 }

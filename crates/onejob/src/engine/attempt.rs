@@ -268,8 +268,8 @@ impl Runner {
                 self.tell(What::Handle { attempt: self.attempt, handle }).await;
                 self.await_in_background(deadline).await;
             }
-            Answer::Broken { meaning: Meaning::Failed(class), status, retry_after_ms, message } => {
-                self.settle_failed(Failure { class, status, message, retry_after_ms }, Seen::default()).await;
+            Answer::Broken { meaning: Meaning::Failed(class), status, retry_after_ms, message, seen, .. } => {
+                self.settle_failed(Failure { class, status, message, retry_after_ms }, seen).await;
             }
             Answer::Broken { meaning: Meaning::Unknown(cause), status, message, .. } => {
                 let status = status.map_or_else(String::new, |s| format!("status {s}: "));

@@ -21,10 +21,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
-use onejob_core::{Failure, Meaning, Observation, Override, Phase, meaning_of};
+use onejob_core::{Failure, Meaning, Observation, Override, Phase, Seen, meaning_of};
 
 use super::{Answer, CallInput, Progress};
 use crate::config::HttpDefinition;
+use crate::contract::Breach;
 use connect::Connector;
 use pool::{Connection, Pool};
 pub use request::PreparedRequest;
@@ -54,6 +55,9 @@ struct Lost {
     observation: Observation,
     status: Option<u16>,
     message: String,
+    /// Of a whole answer.
+    seen: Seen,
+    breach: Option<Breach>,
 }
 
 /// An answer, whole or not as `Lost` says.
@@ -104,7 +108,7 @@ impl HttpProvider {
                 let retry_after_ms = words::retry_after_ms(&whole.headers);
                 let observation = Observation::Status { code: whole.status, retry_after: retry_after_ms.is_some() };
                 let message = words::of_status(whole.status, &whole.body);
-                self.broken(Lost { observation, status: Some(whole.status), message }, retry_after_ms)
+                self.broken(Lost::new(observation, Some(whole.status), message), retry_after_ms)
             }
             Err(lost) => self.broken(lost, None),
         }
@@ -117,6 +121,8 @@ impl HttpProvider {
             status: lost.status,
             retry_after_ms,
             message: self.redactor.sentence(&lost.message).into(),
+            seen: lost.seen,
+            breach: lost.breach,
         }
     }
 
@@ -155,11 +161,10 @@ impl HttpProvider {
         let (head, body) = response.into_parts();
         let status = head.status.as_u16();
         let body = if head.status.is_success() {
-            connection.read(body, self.max_answer_bytes).await.map_err(|message| Lost {
-                observation: Observation::CutShort,
-                status: Some(status),
-                message,
-            })?
+            connection
+                .read(body, self.max_answer_bytes)
+                .await
+                .map_err(|message| Lost::new(Observation::CutShort, Some(status), message))?
         } else {
             let body = connection.read(body, LONGEST_ERROR_BODY);
             tokio::time::timeout(ERROR_BODY_PATIENCE, body).await.ok().and_then(Result::ok).unwrap_or_default()
@@ -170,8 +175,12 @@ impl HttpProvider {
 }
 
 impl Lost {
+    fn new(observation: Observation, status: Option<u16>, message: String) -> Lost {
+        Lost { observation, status, message, seen: Seen::default(), breach: None }
+    }
+
     fn before_connect(message: String) -> Lost {
-        Lost { observation: Observation::Broken { phase: Phase::BeforeConnect }, status: None, message }
+        Lost::new(Observation::Broken { phase: Phase::BeforeConnect }, None, message)
     }
 }
 
@@ -189,7 +198,7 @@ impl Connection {
             } else {
                 Observation::Broken { phase: progress.phase() }
             };
-            Lost { observation, status: None, message: words::of_lost_connection(&error) }
+            Lost::new(observation, None, words::of_lost_connection(&error))
         })
     }
 

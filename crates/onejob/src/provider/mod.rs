@@ -14,6 +14,7 @@ use onejob_core::{AttemptId, Failure, JobId, Meaning, Phase, Seen, Text};
 use serde_json::{Value, json};
 
 use crate::config::{Chat, ProviderConfig, ProviderKind};
+use crate::contract::Breach;
 use crate::id;
 use crate::template::Scope;
 
@@ -84,6 +85,10 @@ pub enum Answer {
         retry_after_ms: Option<u64>,
         /// A sentence for people and logs; no secret, no whole body.
         message: Text,
+        /// What the provider reported about itself, where the answer came whole.
+        seen: Seen,
+        /// How a whole answer breaks any contract.
+        breach: Option<Breach>,
     },
 }
 

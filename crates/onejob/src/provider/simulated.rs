@@ -315,5 +315,12 @@ fn broken(observation: Observation, retry_after_ms: Option<u64>, message: &str) 
         | Observation::FailedThere
         | Observation::Unbuildable => None,
     };
-    Answer::Broken { meaning: meaning_of(&observation, &[]), status, retry_after_ms, message: message.into() }
+    Answer::Broken {
+        meaning: meaning_of(&observation, &[]),
+        status,
+        retry_after_ms,
+        message: message.into(),
+        seen: Seen::default(),
+        breach: None,
+    }
 }

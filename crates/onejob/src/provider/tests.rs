@@ -142,7 +142,8 @@ async fn a_definition_may_say_itself_how_the_provider_behaves() {
     let behaviour =
         Template::compile(&json!({"output": "{{ input.text | upper }}", "delay_ms": "{{ input.delay }}"})).unwrap();
     let kind = ProviderKind::Simulated(SimulatedDefinition { behaviour: Some(behaviour) });
-    let provider = Provider::open(&ProviderConfig { name: "demo".into(), concurrency: 1, kind, digest: [0; 32] }).unwrap();
+    let provider =
+        Provider::open(&ProviderConfig { name: "demo".into(), concurrency: 1, kind, digest: [0; 32] }).unwrap();
     let prepared = provider.prepare(&call(3, json!({"text": "hi"}))).unwrap();
     assert!(matches!(prepared, Prepared::Simulated(_)));
     let answer = provider.send(prepared, &Progress::new()).await;
@@ -153,7 +154,8 @@ async fn a_definition_may_say_itself_how_the_provider_behaves() {
 #[test]
 fn a_worker_provider_is_sent_nothing() {
     let kind = ProviderKind::Worker;
-    let provider = Provider::open(&ProviderConfig { name: "team".into(), concurrency: 1, kind, digest: [0; 32] }).unwrap();
+    let provider =
+        Provider::open(&ProviderConfig { name: "team".into(), concurrency: 1, kind, digest: [0; 32] }).unwrap();
     assert!(provider.prepare(&call(1, json!({}))).is_err_and(|failure| failure.class == FailureClass::Invalid));
     assert!(provider.as_simulated().is_none());
 }

@@ -102,6 +102,10 @@ fn the_defaults_on_the_page_are_those_of_the_code() {
         ("tasks.<name>.tries", defaults::TRIES.to_string()),
         ("tasks.<name>.max_attempts", defaults::MAX_ATTEMPTS.to_string()),
         ("tasks.<name>.backoff", duration_text(defaults::BACKOFF)),
+        ("tasks.<name>.contract.repeat", defaults::REPEAT.to_string()),
+        ("tasks.<name>.contract.valid_for", duration_text(defaults::VALID_FOR)),
+        ("tasks.<name>.contract.token_tolerance", defaults::TOKEN_TOLERANCE.to_string()),
+        ("tasks.<name>.contract.probe_tokens", defaults::PROBE_TOKENS.to_string()),
     ] {
         assert_eq!(page[key], format!("`{default}`"), "{key}");
     }

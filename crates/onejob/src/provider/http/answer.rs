@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Lost, Whole};
 use crate::config::{HttpDefinition, ResponseDefinition};
+use crate::contract::Breach;
 use crate::json::{self, Duplicates};
 use crate::provider::Answer;
 use crate::template::{Scope, Template};
@@ -31,7 +32,7 @@ impl Reader {
 
     /// What a 2xx answer means; `call` is what its request's templates saw, without secrets.
     pub(super) fn read(&self, answer: &Whole, call: &Scope) -> Result<Answer, Lost> {
-        let lost = |observation, message: String| Lost { observation, status: Some(answer.status), message };
+        let lost = |observation, message: String| Lost::new(observation, Some(answer.status), message);
         let body = self.read_body(answer)?;
         let mut scope =
             call.clone().with("status", answer.status.into()).with("headers", headers_as_json(&answer.headers));
@@ -47,6 +48,11 @@ impl Reader {
             return Err(lost(Observation::FailedThere, message));
         }
         let seen = self.seen(&scope);
+        let broken = |observation, breach, message: &str| Lost {
+            seen: seen.clone(),
+            breach: Some(breach),
+            ..lost(observation, message.to_owned())
+        };
         if let Some(template) = &self.response.handle {
             match template.render(&scope).map_err(|e| incomplete("handle", &e))?.and_then(into_handle) {
                 Some(handle) => return Ok(Answer::Accepted { handle, seen }),
@@ -57,7 +63,8 @@ impl Reader {
             }
         }
         if holds(self.response.truncated.as_ref(), &scope).map_err(|e| incomplete("truncated", &e))? {
-            return Err(lost(Observation::BreaksContract, "the provider cut the output off at a limit".to_owned()));
+            let message = "the provider cut the output off at a limit";
+            return Err(broken(Observation::BreaksContract, Breach::CutOff, message));
         }
         let output = match &self.response.output {
             Some(template) => template.render(&scope).map_err(|e| incomplete("output", &e))?,
@@ -65,7 +72,7 @@ impl Reader {
         };
         match output {
             Some(output) => Ok(Answer::Done { output, seen }),
-            None => Err(lost(Observation::Incomplete, "the answer has no response.output".to_owned())),
+            None => Err(broken(Observation::Incomplete, Breach::NoOutput, "the answer has no response.output")),
         }
     }
 
@@ -74,11 +81,9 @@ impl Reader {
         // Without either header a body ends where the connection ends, be that its end or not.
         let has_end_marker = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| answer.headers.contains_key(name))
             || answer.status == 204;
-        let cut_short = || Lost {
-            observation: Observation::CutShort,
-            status: Some(answer.status),
-            message: "the answer has no end marker and may have been cut short".to_owned(),
-        };
+        let lost = |observation, message: String| Lost::new(observation, Some(answer.status), message);
+        let cut_short =
+            || lost(Observation::CutShort, "the answer has no end marker and may have been cut short".to_owned());
         if answer.body.is_empty() {
             return if has_end_marker { Ok(None) } else { Err(cut_short()) };
         }
@@ -87,16 +92,15 @@ impl Reader {
             Ok(Value::Number(_)) if !has_end_marker => Err(cut_short()),
             Ok(body) => Ok(Some(body)),
             Err(_) if !self.needs_body => Ok(None),
-            Err(error) => Err(Lost {
-                observation: Observation::Undecodable,
-                status: Some(answer.status),
-                message: format!(
+            Err(error) => Err(lost(
+                Observation::Undecodable,
+                format!(
                     "the answer of {} bytes is no JSON: line {}, column {}",
                     answer.body.len(),
                     error.line,
                     error.column
                 ),
-            }),
+            )),
         }
     }
 

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::connect::Origin;
 use super::wire::Sent;
-use crate::config::{Chat, HttpDefinition};
+use crate::config::{Chat, HttpDefinition, OutputMode};
 use crate::id;
 use crate::provider::{CallInput, base_scope};
 use crate::template::{Scope, Template, TemplateError};
@@ -118,10 +118,20 @@ impl Renderer {
             let chat = call.chat.as_deref().ok_or_else(|| {
                 format!("this provider sends a chat, and task {} has no [tasks.{}.chat]", call.task, call.task)
             })?;
-            let rendered = render_chat(chat, &scope)?;
+            let rendered = render_chat(chat, self.mode_of(chat), &scope)?;
             scope = scope.with("chat", rendered);
         }
         Ok(scope)
+    }
+
+    /// The output mode of a chat: its own, or what the provider's settings say. Without a schema there is
+    /// none to send.
+    fn mode_of(&self, chat: &Chat) -> OutputMode {
+        let setting = || self.settings.get("output_mode").and_then(Value::as_str).and_then(OutputMode::parse);
+        match chat.mode.or_else(setting).unwrap_or(OutputMode::Text) {
+            OutputMode::JsonSchema if chat.schema.is_none() => OutputMode::Text,
+            mode @ (OutputMode::Text | OutputMode::JsonObject | OutputMode::JsonSchema) => mode,
+        }
     }
 
     fn render_url(&self, scope: &Scope) -> Result<Url, String> {
@@ -172,7 +182,7 @@ impl Renderer {
     }
 }
 
-fn render_chat(chat: &Chat, scope: &Scope) -> Result<Value, String> {
+fn render_chat(chat: &Chat, mode: OutputMode, scope: &Scope) -> Result<Value, String> {
     let mut rendered = Map::new();
     if let Some(system) = &chat.system
         && let Some(text) = system.render(scope).map_err(|error| place("chat.system", &error))?
@@ -188,6 +198,11 @@ fn render_chat(chat: &Chat, scope: &Scope) -> Result<Value, String> {
     }
     if let Some(tokens) = chat.max_output_tokens {
         rendered.insert("max_output_tokens".to_owned(), tokens.into());
+    }
+    rendered.insert("output_mode".to_owned(), mode.as_str().into());
+    if let Some((name, schema)) = chat.schema.as_ref().filter(|_| mode == OutputMode::JsonSchema) {
+        rendered.insert("schema_name".to_owned(), (&**name).into());
+        rendered.insert("schema".to_owned(), (**schema).clone());
     }
     Ok(rendered.into())
 }

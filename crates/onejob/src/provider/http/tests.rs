@@ -30,6 +30,7 @@ fn definition(url: &str) -> HttpDefinition {
     HttpDefinition {
         secrets: BTreeMap::from([("api_key".to_owned(), Secret::new("sk-hunter2".to_owned()))]),
         settings: serde_json::Map::new(),
+        output_modes: Vec::new(),
         method: "POST".to_owned(),
         url: template(json!(url)),
         headers: vec![("authorization".to_owned(), template(json!("Bearer {{ secret.api_key }}")))],
@@ -90,7 +91,7 @@ struct Broken {
 
 fn broken(answer: Answer) -> Broken {
     match answer {
-        Answer::Broken { meaning, status, retry_after_ms, message } => {
+        Answer::Broken { meaning, status, retry_after_ms, message, .. } => {
             Broken { meaning, status, retry_after_ms, message: message.to_string() }
         }
         other => panic!("not broken but {other:?}"),

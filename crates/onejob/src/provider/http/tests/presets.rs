@@ -3,7 +3,8 @@
 
 use super::server::Server;
 use super::*;
-use crate::config::{Chat, Config};
+use crate::config::{Chat, Config, OutputMode};
+use crate::contract::Breach;
 use crate::provider::{Prepared, Provider};
 
 /// A provider made from a preset, as a configuration file would.
@@ -26,8 +27,54 @@ fn chat(system: Option<&str>, temperature: Option<f64>, max_output_tokens: Optio
         user: template(json!("Summarize: {{ input.text }}")),
         temperature,
         max_output_tokens,
+        mode: None,
+        schema: None,
     }));
     call
+}
+
+/// What a preset sends for a chat of a task with an output schema, in a mode of the call's or of its own.
+async fn form(preset: &str, member: &str, more: &str, mode: Option<OutputMode>) -> Value {
+    let server = Server::answering(http(200, "", "{}")).await;
+    let mut call = chat(None, None, None);
+    let plain = call.chat.take().unwrap();
+    let schema = Some(("summary".into(), Arc::new(json!({"type": "object"}))));
+    call.chat = Some(Arc::new(Chat { mode, schema, ..(*plain).clone() }));
+    send(&provider(preset, &server, more), &call).await;
+    let request = server.log.requests().remove(0).replace('\r', "");
+    let body: Value = serde_json::from_str(body(&request)).unwrap();
+    body[member].clone()
+}
+
+#[tokio::test]
+async fn openai_chat_asks_for_the_form_of_its_output_in_the_mode_that_is_meant() {
+    let form = |more, mode| form("openai-chat", "response_format", more, mode);
+    let schema = json!({"type": "json_schema", "json_schema": {"name": "summary", "schema": {"type": "object"}, "strict": false}});
+    assert_eq!(form("", None).await, Value::Null);
+    assert_eq!(form("output_mode = \"json_object\"", None).await, json!({"type": "json_object"}));
+    assert_eq!(form("output_mode = \"json_schema\"", None).await, schema);
+    assert_eq!(form("", Some(OutputMode::JsonSchema)).await, schema);
+    assert_eq!(form("output_mode = \"json_schema\"", Some(OutputMode::Text)).await, Value::Null);
+    let strict = form("strict_schema = true", Some(OutputMode::JsonSchema)).await;
+    assert_eq!(strict["json_schema"]["strict"], true);
+}
+
+#[tokio::test]
+async fn anthropic_messages_sends_the_schema_in_the_mode_that_is_meant() {
+    let form = |more, mode| form("anthropic-messages", "output_config", more, mode);
+    let schema = json!({"format": {"type": "json_schema", "schema": {"type": "object"}}});
+    assert_eq!(form("", None).await, Value::Null);
+    assert_eq!(form("output_mode = \"json_schema\"", None).await, schema);
+    assert_eq!(form("", Some(OutputMode::JsonSchema)).await, schema);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_still_says_what_it_cost() {
+    let answer = json!({"model": "m", "choices": [{"finish_reason": "length", "message": {"content": "{"}}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3}});
+    let Answer::Broken { breach, seen, .. } = read("openai-chat", answer).await else { panic!("not broken") };
+    assert_eq!(breach, Some(Breach::CutOff));
+    assert_eq!((seen.model.as_deref(), seen.usage.unwrap().input_tokens), (Some("m"), Some(7)));
 }
 
 async fn send(provider: &Provider, call: &CallInput) -> Answer {

@@ -153,6 +153,8 @@ fn a_chat_is_rendered_and_asked_for() {
         user: template(json!(user)),
         temperature: Some(0.0),
         max_output_tokens: None,
+        mode: None,
+        schema: None,
     };
     call.chat = Some(Arc::new(chat(None, "Summarize: {{ input.text }} for {{ job.owner }}")));
     let request = open(&chatting).prepare(&call).unwrap();
