@@ -18,6 +18,7 @@ pub mod provider;
 pub mod contract;
 pub mod engine;
 pub mod api;
+pub mod doctor;
 pub mod cli;
 pub mod embed;
 

@@ -121,6 +121,19 @@ impl Template {
         self.0.render_node(&self.0.root, scope)
     }
 
+    /// What a string begins with, whatever the scope holds: all of it up to its first expression.
+    pub fn fixed_beginning(&self) -> Option<String> {
+        match &self.0.root {
+            Node::Literal(value) => value.as_str().map(str::to_owned),
+            Node::Text(name) => {
+                let template = self.0.texts.get_template(name).ok()?;
+                let text = template.source();
+                Some(text[..text.find("{{").or(text.find("{%")).unwrap_or(text.len())].to_owned())
+            }
+            Node::Path { .. } | Node::Expression(_) | Node::List(_) | Node::Object(_) => None,
+        }
+    }
+
     /// The names of the scope that the template reads, such as `input`; for checks at load.
     pub fn names(&self) -> BTreeSet<String> {
         self.paths().into_iter().map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()

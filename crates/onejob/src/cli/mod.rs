@@ -22,6 +22,7 @@ mod resolve;
 mod demo;
 mod bench;
 mod migrate;
+mod doctor;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   onejob demo                                  see it at work: nothing to install, no network
   onejob check                                 is onejob.toml right?
+  onejob doctor                                is all well with the store, the nodes and the providers' hosts?
   onejob serve                                 serve what onejob.toml says
   onejob submit --task summarize --owner user_42 --key click-8f3a --input '{\"text\": \"…\"}' --wait 30
   onejob unknowns                              what waits for evidence
@@ -71,6 +73,7 @@ enum Verb {
     Resolve(resolve::ResolveArgs),
     Bench(bench::BenchArgs),
     Migrate(migrate::MigrateArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Serve what a configuration says, until SIGTERM or Ctrl-C
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
         Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::Migrate(args) => migrate::run(args),
+        Verb::Doctor(args) => doctor::run(args),
         Verb::Demo(args) if args.node().is_some() => args.node().map_or(ExitCode::FAILURE, demo::serve),
         Verb::Demo(_)
         | Verb::Submit(_)
@@ -169,7 +173,7 @@ fn run(verb: &Verb, screen: &mut Screen) -> Exit {
         Verb::Retry(args) => (args.server.json, retry::run(args, screen)),
         Verb::Unknowns(args) => (args.server.json, unknowns::run(args, screen)),
         Verb::Resolve(args) => (args.server.json, resolve::run(args, screen)),
-        Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) | Verb::Migrate(_) => return Exit::Usage,
+        Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) | Verb::Migrate(_) | Verb::Doctor(_) => return Exit::Usage,
     };
     match ended {
         Ok(exit) => exit,

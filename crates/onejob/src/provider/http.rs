@@ -7,6 +7,7 @@
 mod answer;
 mod connect;
 mod pool;
+mod reach;
 mod request;
 mod wire;
 mod words;
@@ -28,6 +29,7 @@ use crate::config::HttpDefinition;
 use crate::contract::Breach;
 use connect::Connector;
 use pool::{Connection, Pool};
+pub use reach::Reach;
 pub use request::PreparedRequest;
 use request::Renderer;
 use wire::Sent;

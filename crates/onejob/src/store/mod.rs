@@ -22,6 +22,7 @@ mod remembered;
 mod lists;
 mod nodes;
 mod retention;
+pub mod examined;
 pub mod memory;
 pub mod sqlite;
 pub mod postgres;

@@ -10,3 +10,4 @@ mod races;
 mod failures;
 mod tls;
 mod within;
+mod doctor;

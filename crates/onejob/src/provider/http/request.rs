@@ -108,6 +108,16 @@ impl Renderer {
         Ok(PreparedRequest { origin: origin(&url)?, method: self.method.clone(), path_and_query, headers, body, scope })
     }
 
+    /// Where every request goes. The host is written out, or stands in the provider's settings (the loader
+    /// demands it); what follows may depend on the job.
+    pub(super) fn fixed_origin(&self) -> Option<Origin> {
+        let scope =
+            Scope::new().with_shared("provider", self.settings.clone()).with_shared("secret", self.secrets.clone());
+        let whole = self.render_url(&scope).ok();
+        let beginning = || Url::parse(&self.url.fixed_beginning()?).ok().filter(Url::has_host);
+        origin(&whole.or_else(beginning)?).ok()
+    }
+
     fn scope(&self, call: &CallInput) -> Result<Scope, String> {
         let reads = |name: &str| self.names.contains(name);
         let input = (reads("input") || reads("chat")).then(|| call.input.clone());

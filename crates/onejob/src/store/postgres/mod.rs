@@ -12,6 +12,7 @@ mod sql;
 mod link;
 mod columns;
 mod schema;
+mod examine;
 mod lane;
 mod decided;
 mod write;
@@ -50,6 +51,7 @@ use super::{
     Result, StoreError, StoredNotice, Submit, Submitted, Work,
 };
 
+pub use examine::examine;
 pub use options::{DueBy, PostgresOptions};
 pub use tokio_postgres::Transaction;
 pub use within::WithinError;

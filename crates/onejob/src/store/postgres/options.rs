@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::store::record::Hold;
 
@@ -109,6 +109,22 @@ impl PostgresOptions {
             resolve_within: Duration::from_secs(10),
             hold: None,
         })
+    }
+}
+
+impl PostgresOptions {
+    /// Where it is, for people: hosts and ports, and nothing that a URL may hold beside.
+    pub fn place(&self) -> String {
+        let ports = self.config.get_ports();
+        let hosts = self.config.get_hosts().iter().enumerate().map(|(number, host)| {
+            let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => format!("{name}:{port}"),
+                #[cfg(unix)]
+                Host::Unix(folder) => format!("{}:{port}", folder.display()),
+            }
+        });
+        hosts.collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -68,7 +68,7 @@ pub fn known_version() -> i64 {
 /// [`OpenError::Unreachable`] and [`OpenError::Newer`].
 pub async fn pending(options: &PostgresOptions) -> Result<Vec<Migration>, OpenError> {
     let connection = Direct::open(options).await?;
-    let found = version(&connection.client).await?;
+    let found = found_version(&connection.client).await?;
     left(found)
 }
 
@@ -83,7 +83,7 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Vec<Migration>, OpenEr
     let client = &connection.client;
     let mut done = Vec::new();
     // So that a database that has all of it needs no right to change anything.
-    while let Some(next) = left(version(client).await?)?.first() {
+    while let Some(next) = left(found_version(client).await?)?.first() {
         let mut tries = 0;
         loop {
             match step(client, next).await {
@@ -107,7 +107,7 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Vec<Migration>, OpenEr
 /// Whether this build can work on the database.
 pub(super) async fn check(options: &PostgresOptions) -> Result<(), OpenError> {
     let connection = Direct::open(options).await?;
-    let (found, known) = (version(&connection.client).await?, known_version());
+    let (found, known) = (found_version(&connection.client).await?, known_version());
     match left(found)?.is_empty() {
         true => Ok(()),
         false => Err(OpenError::Older { found, known }),
@@ -153,7 +153,7 @@ fn may_pass(error: &Error) -> bool {
     .any(|passing| error.code() == Some(passing))
 }
 
-async fn version(client: &Client) -> Result<i64, OpenError> {
+pub(super) async fn found_version(client: &Client) -> Result<i64, OpenError> {
     let unreachable = |error: Error| OpenError::Unreachable(sentence(&error));
     let there = client.query_typed(sql::SCHEMA_IS_THERE.text, &[]).await;
     if !there.map_err(unreachable)?.first().map_or(Ok(false), |row| row.try_get(0)).map_err(unreachable)? {
@@ -164,13 +164,13 @@ async fn version(client: &Client) -> Result<i64, OpenError> {
 }
 
 /// A connection outside of every pool.
-struct Direct {
-    client: Client,
+pub(super) struct Direct {
+    pub(super) client: Client,
     driven: tokio::task::JoinHandle<()>,
 }
 
 impl Direct {
-    async fn open(options: &PostgresOptions) -> Result<Direct, OpenError> {
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Direct, OpenError> {
         let connector = tls::connector(&options.tls).map_err(OpenError::Unreachable)?;
         let opened = options.config.connect(connector).await;
         let (client, connection) = opened.map_err(|error| OpenError::Unreachable(sentence(&error)))?;

@@ -3,6 +3,7 @@
 pub mod bare;
 mod columns;
 mod fault;
+mod examine;
 mod open;
 mod read;
 mod sql;
@@ -28,6 +29,7 @@ use super::{
     StoreError, StoredNotice, Submit, Submitted, Work,
 };
 
+pub use examine::examine;
 pub use open::{OpenError, SqliteOptions};
 
 /// How many commands may wait for the writer before callers do: a few of its largest batches.

@@ -246,7 +246,7 @@ fn migrate(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
 }
 
 /// How many migrations the file has seen. Refuses a file that is not ours or newer than this build.
-fn known_version(connection: &Connection, file: &Path) -> Result<usize, OpenError> {
+pub(super) fn known_version(connection: &Connection, file: &Path) -> Result<usize, OpenError> {
     let ask = |question: &str| {
         let answer = connection.query_row(question, [], |row| row.get::<_, i64>(0));
         answer.map_err(|source| OpenError::Sqlite { file: file.to_owned(), source })
@@ -262,6 +262,6 @@ fn known_version(connection: &Connection, file: &Path) -> Result<usize, OpenErro
     }
 }
 
-fn number(count: usize) -> i64 {
+pub(super) fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,1 @@
+SELECT count(*), min(unknown_since) FROM attempts WHERE state = 'unknown'
