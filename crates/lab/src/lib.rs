@@ -4,5 +4,7 @@
 pub mod store_contract;
 pub mod postgres;
 pub mod proxy;
+pub mod nodes;
+pub mod races;
 pub mod fuzz;
 pub mod walls;

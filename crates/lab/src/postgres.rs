@@ -96,13 +96,57 @@ impl Cluster {
             _alive: alive,
         };
         cluster.configure(disk);
+        cluster.start_on_a_free_port();
+        cluster
+    }
+
+    fn start_on_a_free_port(&mut self) {
         // A port that was free a moment ago may be taken by now.
         let started = (0..5).any(|_| {
-            cluster.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            cluster.try_start()
+            self.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            self.try_start()
         });
-        assert!(started, "the server did not start: {}", cluster.log());
-        cluster
+        assert!(started, "the server did not start: {}", self.log());
+    }
+
+    /// A standby of it; from now on a commit is answered when it is on the disks of both.
+    pub async fn standby(&self) -> Cluster {
+        let folder = tempfile::Builder::new().prefix("onejob-pg-").tempdir().unwrap().keep();
+        if let Some(user) = self.user {
+            chown(&folder, Some(user.id), Some(user.group)).unwrap();
+        }
+        let alive = watcher(&folder, &self.programs, self.user);
+        let mut backup = command(&self.programs.join("pg_basebackup"), self.user, &folder);
+        backup.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--dbname"]);
+        backup.arg(self.url("postgres")).arg("-D").arg(folder.join("data"));
+        let mut standby = Cluster {
+            folder,
+            programs: self.programs.clone(),
+            user: self.user,
+            port: 0,
+            databases: AtomicU64::new(0),
+            template: OnceCell::new(),
+            _alive: alive,
+        };
+        tokio::task::block_in_place(|| {
+            run(backup);
+            standby.start_on_a_free_port();
+        });
+        let client = self.client("postgres").await;
+        client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.unwrap();
+        client.query("SELECT pg_reload_conf()", &[]).await.unwrap();
+        let waits_for_it = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        while client.query_one(waits_for_it, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        standby
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        let mut promote = self.pg_ctl("promote");
+        promote.args(["-w", "-t", "120"]);
+        run(promote);
     }
 
     /// A new, migrated database.

@@ -5,4 +5,5 @@ mod store_contract;
 mod store_model;
 mod sqlite;
 mod postgres;
+mod nodes;
 mod tidy;

@@ -13,7 +13,7 @@ use tracing::{error, warn};
 
 use super::{Inner, Stage};
 use crate::id;
-use crate::store::{Changed, Glance, Heard, Node, Renewed, Store, StoreError};
+use crate::store::{Changed, Glance, Heard, Hearing, Node, Renewed, Store, StoreError};
 
 /// How long a node is alive without renewing: what it was doing is unknown to the others that long.
 const LEASE: Duration = Duration::from_secs(8);
@@ -25,7 +25,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// is sent takes its time.
 const HOLD_BACK: Duration = Duration::from_secs(1);
 
-/// Between two looks for what other nodes did, where no hint came: the latency with hints off.
+/// Between two looks for what other nodes did: the latency with hints off, or of one that was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The node's name in the store and until when it may start anything.
@@ -188,13 +188,13 @@ pub(crate) async fn follow_others(inner: Arc<Inner>) {
     }
     let mut hearing = inner.store.hear();
     let mut stage = inner.stage.subscribe();
+    let mut due = Instant::now() + spread(LOOK_EVERY);
     loop {
-        let looks = tokio::select! {
+        let heard = tokio::select! {
             _ = stage.wait_for(|stage| *stage == Stage::Stopping) => return,
-            heard = hearing.next() => heard,
-            () = tokio::time::sleep(spread(LOOK_EVERY)) => Heard::Gap,
+            heard = next_look(&mut hearing, &mut due) => heard,
         };
-        let watched = match looks {
+        let watched = match heard {
             Heard::Hint { providers, jobs } => {
                 for lane in providers.iter().filter_map(|provider| inner.lanes.get(provider)) {
                     lane.wake.notify_one();
@@ -212,6 +212,20 @@ pub(crate) async fn follow_others(inner: Arc<Inner>) {
         };
         look_at(&inner, watched).await;
     }
+}
+
+/// A hint when it comes, and a look at everything when that is due: a hint was lost before this one, perhaps,
+/// so however many come, they do not put it off.
+pub(super) async fn next_look(hearing: &mut Hearing, due: &mut Instant) -> Heard {
+    let heard = tokio::select! {
+        biased;
+        () = tokio::time::sleep_until(*due) => Heard::Gap,
+        heard = hearing.next() => heard,
+    };
+    if heard == Heard::Gap {
+        *due = Instant::now() + spread(LOOK_EVERY);
+    }
+    heard
 }
 
 async fn look_at(inner: &Inner, watched: Vec<Glance>) {

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
 use crate::provider::Progress;
-use crate::store::{Submit, Submitted, Work};
+use crate::store::{Changed, Heard, Hearing, Submit, Submitted, Work};
 
 const CONFIG: &str =
     "[server]\nstore = \"memory:\"\n[providers.main]\nkind = \"simulated\"\n[tasks.plain]\nproviders = [\"main\"]\n";
@@ -186,4 +186,24 @@ async fn r5_a_node_that_lost_its_lease_says_not_sent_only_of_what_it_did_not_sen
         };
         assert_eq!(ended, !sent, "{phase:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_without_end_do_not_put_off_the_look_at_everything() {
+    let (said, heard) = tokio::sync::broadcast::channel(8);
+    let mut hearing = Hearing::of(heard);
+    let began = tokio::time::Instant::now();
+    let mut due = began + Duration::from_secs(1);
+    let hint = Heard::Hint { providers: Vec::new(), jobs: Changed::These(Vec::new()) };
+    let mut hints = 0;
+    while began.elapsed() < Duration::from_secs(10) {
+        said.send(hint.clone()).unwrap();
+        tokio::time::advance(Duration::from_millis(100)).await;
+        match super::member::next_look(&mut hearing, &mut due).await {
+            Heard::Gap => break,
+            heard => assert_eq!(heard, hint),
+        }
+        hints += 1;
+    }
+    assert!((5..=15).contains(&hints), "a look about every second: {hints} hints came before it");
 }

@@ -75,7 +75,7 @@ impl Hearing {
     }
 
     /// Of a store whose listener sends here.
-    pub(super) fn of(heard: broadcast::Receiver<Heard>) -> Hearing {
+    pub(crate) fn of(heard: broadcast::Receiver<Heard>) -> Hearing {
         Hearing(Some(heard))
     }
 

@@ -134,8 +134,8 @@ async fn attend(shared: &Shared) -> Result<(), String> {
     let connector = tls::connector(&shared.options.tls)?;
     let mut config = shared.options.config.clone();
     config.application_name("onejob-listener");
-    let text = |error: tokio_postgres::Error| sentence(&error);
-    let (client, mut connection) = config.connect(connector).await.map_err(text)?;
+    // A server that takes the connection and then says nothing must not leave this node deaf for ever.
+    let (client, mut connection) = in_time(config.connect(connector)).await?;
     let (said, mut heard) = mpsc::unbounded_channel();
     let driven = tokio::spawn(async move {
         let mut messages = stream::poll_fn(|context| connection.poll_message(context));
@@ -148,7 +148,7 @@ async fn attend(shared: &Shared) -> Result<(), String> {
         }
     });
     let _ends_with_us = AbortOnDrop(driven);
-    client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(text)?;
+    in_time(client.batch_execute(&format!("LISTEN {CHANNEL}"))).await?;
     let _ = shared.hints.heard.send(Heard::Gap);
     let hints = &shared.hints;
     tokio::select! {
@@ -185,9 +185,9 @@ async fn ping(client: &Client) -> Result<(), String> {
     }
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<(), String> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, String> {
     match tokio::time::timeout(PONG, answer).await {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(sentence(&error)),
         Err(_) => Err("no answer in time".into()),
     }
