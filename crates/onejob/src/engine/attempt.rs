@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onejob_core::{
-    AttemptId, AttemptState, Cause, Event, Evidence, Failure, FailureClass, JobId, JobState, Meaning, Observation,
-    Phase, Seen, Text, Verdict, What, meaning_of,
+    AttemptId, AttemptState, Cause, Event, Evidence, Failure, FailureClass, JobId, JobState, Meaning, NodeId,
+    Observation, Phase, Seen, Text, Verdict, What, meaning_of,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -40,6 +40,8 @@ struct Runner {
     slot: Slot,
     record: Arc<Record>,
     attempt: AttemptId,
+    /// The boot id under which the attempt was recorded: only its lease lets us send.
+    recorded_by: NodeId,
     started: Instant,
 }
 
@@ -146,8 +148,9 @@ impl Drop for Runner {
 
 impl Runner {
     fn of_last(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Arc<Record>) -> Option<Runner> {
-        let attempt = record.job.attempts.last()?.id;
-        Some(Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, started: Instant::now() })
+        let last = record.job.attempts.last()?;
+        let (attempt, recorded_by, started) = (last.id, last.node, Instant::now());
+        Some(Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, recorded_by, started })
     }
 
     async fn run(mut self) {
@@ -161,7 +164,7 @@ impl Runner {
             Ok(request) => request,
             Err(failure) => return self.settle_failed(failure, Seen::default()).await,
         };
-        if !inner.member.may_start() {
+        if !inner.member.may_send(self.recorded_by) {
             return self.fail(FailureClass::NotSent, LEASE_RAN_OUT).await;
         }
         let end = self.call_and_watch(&lane, &task, request, deadline).await;
@@ -214,7 +217,7 @@ impl Runner {
             tokio::select! {
                 biased;
                 // Asked before the call may go on: a node that was paused past its lease sends nothing.
-                () = fenced(&inner.member, &progress) => return End::NeverSent(LEASE_RAN_OUT),
+                () = fenced(&inner.member, self.recorded_by, &progress) => return End::NeverSent(LEASE_RAN_OUT),
                 answer = &mut call => return End::Answered(answer),
                 () = stopping(&mut stage) => {
                     if progress.phase() == Phase::BeforeConnect {
@@ -374,8 +377,8 @@ fn names(job: JobId, attempt: AttemptId) -> (String, String) {
 
 /// Returns when the lease has run out before anything was sent. The phase is looked at then, and not
 /// when the wait begins: what has been sent meanwhile is with the provider, lease or no lease.
-pub(super) async fn fenced(member: &Member, progress: &Progress) {
-    member.run_out().await;
+pub(super) async fn fenced(member: &Member, recorded_by: NodeId, progress: &Progress) {
+    member.run_out(recorded_by).await;
     if progress.phase() != Phase::BeforeConnect {
         std::future::pending::<()>().await;
     }

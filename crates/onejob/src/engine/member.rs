@@ -4,10 +4,13 @@
 //! nothing, by its own monotonic clock; what it finishes late still goes through R6. On a store that
 //! belongs to one process there is nothing to prove.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use onejob_core::NodeId;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
@@ -31,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The node's name in the store and until when it may start anything.
 pub(crate) struct Member {
     alone: bool,
-    lease: Mutex<Lease>,
+    lease: watch::Sender<Lease>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,13 +50,13 @@ impl Member {
             Store::Memory(_) | Store::Sqlite(_) => true,
             Store::Postgres(_) => false,
         };
-        Member { alone, lease: Mutex::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
+        Member { alone, lease: watch::Sender::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
     }
 
     /// A node among others whose lease has run out.
     #[cfg(test)]
     pub(super) fn run_down() -> Member {
-        Member { alone: false, lease: Mutex::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
+        Member { alone: false, lease: watch::Sender::new(Lease { node: id::new_node_id(), until: Instant::now() }) }
     }
 
     /// Whether no other process uses the store.
@@ -66,22 +69,31 @@ impl Member {
         self.get().node
     }
 
-    /// Whether the lease holds, so that something may be started or sent.
+    /// Whether the lease holds, so that something may be started.
     pub(crate) fn may_start(&self) -> bool {
         self.alone || Instant::now() < self.get().until
     }
 
-    /// Returns when the lease has run out, unless it is renewed meanwhile.
-    pub(crate) async fn run_out(&self) {
-        if self.alone {
-            std::future::pending::<()>().await;
-        }
-        loop {
-            let until = self.get().until;
-            if Instant::now() >= until {
-                return;
+    /// Whether what was recorded under this boot id may be sent: its lease holds. After a new entry the old
+    /// one's never holds again: the others have declared unknown what was open under it.
+    pub(crate) fn may_send(&self, recorded_by: NodeId) -> bool {
+        let Lease { node, until } = self.get();
+        self.alone || (node == recorded_by && Instant::now() < until)
+    }
+
+    /// Returns when what was recorded under this boot id may not be sent any more.
+    pub(crate) async fn run_out(&self, recorded_by: NodeId) {
+        let mut lease = self.lease.subscribe();
+        while self.may_send(recorded_by) {
+            let until = lease.borrow_and_update().until;
+            tokio::select! {
+                biased;
+                // Looked at whenever the caller is: after a pause the timers come late.
+                () = poll_fn(|_| if self.may_send(recorded_by) { Poll::Pending } else { Poll::Ready(()) }) => return,
+                // The sender is ours: it is there.
+                _ = lease.changed() => {}
+                () = tokio::time::sleep_until(until), if !self.alone => {}
             }
-            tokio::time::sleep_until(until).await;
         }
     }
 
@@ -105,11 +117,11 @@ impl Member {
     }
 
     fn get(&self) -> Lease {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lease.borrow()
     }
 
     fn set(&self, lease: Lease) {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        self.lease.send_replace(lease);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use onejob_core::{AttemptStateName, Effects, JobId, JobState, NodeId, Phase, Start, Trigger, opening};
 
 use super::lane::Lane;
+use super::member::{self, Member};
 use super::metrics::Metrics;
 use super::wake::Changes;
 use super::{Engine, Stage, attempt, clock, reconcile};
@@ -15,7 +16,7 @@ use crate::config::Config;
 use crate::id;
 use crate::intent::Intent;
 use crate::provider::Progress;
-use crate::store::{Changed, Heard, Hearing, Submit, Submitted, Work};
+use crate::store::{Changed, Heard, Hearing, MemoryStore, Store, Submit, Submitted, Work};
 
 const CONFIG: &str =
     "[server]\nstore = \"memory:\"\n[providers.main]\nkind = \"simulated\"\n[tasks.plain]\nproviders = [\"main\"]\n";
@@ -168,24 +169,51 @@ fn every_metric_stands_in_the_docs() {
     }
 }
 
+/// Whether the fence has fallen now.
+async fn has_ended(fence: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        biased;
+        () = fence => true,
+        () = std::future::ready(()) => false,
+    }
+}
+
 #[tokio::test]
 async fn r5_a_node_that_lost_its_lease_says_not_sent_only_of_what_it_did_not_send() {
-    let member = super::member::Member::run_down();
+    let member = Member::run_down();
     assert!(!member.may_start());
     for (phase, sent) in
         [(Phase::BeforeConnect, false), (Phase::Sending, true), (Phase::AwaitingHeaders, true), (Phase::InBody, true)]
     {
         let progress = Progress::new();
-        let fenced = attempt::fenced(&member, &progress);
+        let fenced = attempt::fenced(&member, member.node(), &progress);
         // The wait began before anything was sent, as it does in life.
         progress.advance(phase);
-        let ended = tokio::select! {
-            biased;
-            () = fenced => true,
-            () = std::future::ready(()) => false,
-        };
-        assert_eq!(ended, !sent, "{phase:?}");
+        assert_eq!(has_ended(fenced).await, !sent, "{phase:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_enters_anew_sends_nothing_of_its_former_life() {
+    let store = Store::Memory(Arc::new(MemoryStore::new()));
+    let member = Member::run_down();
+    member.enter(&store).await.unwrap();
+    let (former, progress) = (member.node(), Progress::new());
+    let mut fence = std::pin::pin!(attempt::fenced(&member, former, &progress));
+    assert!(member.may_send(former) && !has_ended(&mut fence).await);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert!(!has_ended(&mut fence).await, "it has its lease");
+    // Declared dead before its lease ended by its own clock: as soon as it is told so.
+    member.enter(&store).await.unwrap();
+    assert!(member.may_start() && !member.may_send(former));
+    assert!(has_ended(&mut fence).await);
+    // After a pause: the new lease does not stand for the old one.
+    let former = member.node();
+    let mut fence = std::pin::pin!(attempt::fenced(&member, former, &progress));
+    assert!(!has_ended(&mut fence).await);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    member.enter(&store).await.unwrap();
+    assert!(has_ended(&mut fence).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +227,7 @@ async fn hints_without_end_do_not_put_off_the_look_at_everything() {
     while began.elapsed() < Duration::from_secs(10) {
         said.send(hint.clone()).unwrap();
         tokio::time::advance(Duration::from_millis(100)).await;
-        match super::member::next_look(&mut hearing, &mut due).await {
+        match member::next_look(&mut hearing, &mut due).await {
             Heard::Gap => break,
             heard => assert_eq!(heard, hint),
         }

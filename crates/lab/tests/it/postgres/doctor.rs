@@ -45,7 +45,9 @@ async fn a_dead_node_an_old_unknown_and_an_orphaned_job_are_found() {
     store.enter(Node { id: NodeId(1), name: "dead:1".into() }, Duration::from_secs(60)).await.unwrap();
     assert_eq!(findings(&database).await, []);
     database.shell("UPDATE onejob.nodes SET lease_until = onejob.now_ms() - 120000").await;
-    // The times of these are those of the ground: long ago.
+    // Of a process that entered nowhere: one that did starts nothing under another name. The times of
+    // these are those of the ground: long ago.
+    let store = Store::Postgres(Arc::new(database.store().await));
     let job = ground.starting(&store, "silent").await;
     does(&store, job.job.id, silent(job.job.attempts[0].id)).await;
     let mut wish = ground.wish("ann", "orphan");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onejob_core::{AttemptId, Cause, Event, JobId, Millis, NodeId, Verdict, What};
+use onejob_core::{Attempt, AttemptId, Cause, Event, JobId, Millis, NodeId, Verdict, What};
 
 use super::columns::{at, id, id_at, text_at};
 use super::fault::Fault;
@@ -13,6 +13,24 @@ use crate::store::{Applied, KnownNode, Node, Record, Renewed, Result, StoreError
 
 /// How long a node that ended is shown to people.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
+
+/// Whose lease a transaction that starts these attempts must find; nobody's in a store that was not entered.
+///
+/// # Errors
+///
+/// [`Fault::NoLease`] if one of them is of another node: it was decided before this process was declared
+/// dead and entered anew, and that lease has ended.
+pub(super) fn lease_of<'a>(
+    entered: Option<NodeId>,
+    mut starts: impl Iterator<Item = &'a Attempt>,
+) -> std::result::Result<Option<NodeId>, Fault> {
+    let Some(node) = entered else { return Ok(None) };
+    match starts.next() {
+        None => Ok(None),
+        Some(first) if first.node == node && starts.all(|attempt| attempt.node == node) => Ok(Some(node)),
+        Some(_) => Err(Fault::NoLease),
+    }
+}
 
 impl PostgresStore {
     /// See [`crate::store::Store::now`].

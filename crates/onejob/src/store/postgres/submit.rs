@@ -14,6 +14,7 @@ use super::command::{Command, Key};
 use super::fault::Fault;
 use super::lane::{RETRIES, Weigh, parts, step_aside};
 use super::link::{Call, First, Link, Links, column, value};
+use super::nodes::lease_of;
 use super::{Shared, sql};
 use crate::store::record::{cancelled_unseen, record_after};
 use crate::store::row::JobRow;
@@ -334,7 +335,7 @@ pub(super) async fn write(
         of_made.filter_map(|record| Some((record.job.id, record.job.attempts.last()?))).collect()
     };
     let all = starts(None);
-    let node = shared.node().filter(|node| all.iter().any(|(_, attempt)| attempt.node == *node));
+    let node = lease_of(shared.node(), all.iter().map(|(_, attempt)| *attempt))?;
     let mut calls = vec![
         Call::new(&sql::SUBMIT, bind_jobs(&rows)),
         // After the insert: a key that was free for it had been pruned before, if ever it was taken.

@@ -11,6 +11,7 @@ use super::columns::{
 };
 use super::fault::Fault;
 use super::link::{Call, First, Link, value};
+use super::nodes::lease_of;
 use super::sql;
 use crate::id::job_text;
 use crate::store::row::{AttemptRow, JobRow};
@@ -39,7 +40,7 @@ pub(super) enum Kind {
 pub(super) type Duplicates = HashMap<JobId, i64>;
 
 /// Writes changes of different jobs, or nothing of them. `lease` is the node that must be alive if
-/// attempts of its own start.
+/// attempts start.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub(super) async fn write(
     let of_jobs = calls.iter().filter(|(part, _)| *part == Part::Job).count();
     let of_attempts = calls.iter().position(|(part, _)| *part == Part::Attempts).map(|p| (p, rows.attempts.len()));
     let of_starts = calls.iter().position(|(part, _)| *part == Part::Starts).map(|p| (p, rows.starts.len()));
-    let lease = lease.filter(|node| rows.starts.iter().any(|(_, attempt)| attempt.node == *node));
+    let lease = lease_of(lease, rows.starts.iter().map(|(_, attempt)| *attempt))?;
     if let Some(node) = lease {
         calls.push((Part::Lease, Call::new(&sql::LEASE, vec![value(id(node.0))])));
     }
