@@ -55,7 +55,7 @@ async fn a_node_that_hears_nothing_looks_for_itself_and_listens_again() {
         }
     };
     let deaf = tokio::select! { () = cut => unreachable!(), took = waits(&world, &url, "deaf") => took };
-    load.go_on_for(100).await;
+    load.go_on_for(50).await;
     println!("waits took {hearing:?} with hints and {deaf:?} without");
     assert!(deaf < Duration::from_secs(30), "a second or two between two looks, not {deaf:?}");
 
@@ -65,5 +65,5 @@ async fn a_node_that_hears_nothing_looks_for_itself_and_listens_again() {
     let acknowledged = load.end().await;
     let audit = world.audit(1, &url, &acknowledged).await;
     println!("{audit:?}");
-    assert!(audit.jobs >= 180 && audit.unknown.is_empty(), "{audit:?}");
+    assert!(audit.jobs >= 110 && audit.unknown.is_empty(), "{audit:?}");
 }
