@@ -238,3 +238,34 @@ async fn r10_nothing_acknowledged_is_lost_when_the_server_crashes() {
     assert!(jobs.iter().all(|record| record.job.unsound().is_none()));
     store.close().await;
 }
+
+/// R10: no timeout of ours may end a commit's wait for the standby: PostgreSQL would keep it on this server
+/// alone and say that it went well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r10_nothing_is_acknowledged_that_a_synchronous_standby_does_not_have() {
+    let ground = Ground::new(Kind::Memory);
+    let primary = Cluster::start(Disk::Durable);
+    let database = primary.database().await;
+    let standby = primary.standby().await;
+    let mut options = database.options();
+    options.clock = DueBy::Caller;
+    options.statement_timeout = Duration::from_secs(1);
+    options.resolve_within = Duration::from_secs(1);
+    let store = Store::Postgres(Arc::new(PostgresStore::open(options).await.unwrap()));
+    made(&store, ground.wish("ann", "before")).await;
+    tokio::task::block_in_place(|| standby.stop("fast"));
+    let wish = ground.wish("ann", "away");
+    let posted = store.submit(wish.clone()).await;
+    assert!(matches!(posted, Err(StoreError::OutcomeUnknown(_))), "{posted:?}");
+    tokio::task::block_in_place(|| standby.start_again());
+    let back = async {
+        loop {
+            match store.submit(wish.clone()).await {
+                Ok(submitted) => break submitted,
+                Err(error) => assert!(!matches!(error, StoreError::Refused(_)), "{error}"),
+            }
+        }
+    };
+    let submitted = tokio::time::timeout(LIMIT, back).await.unwrap();
+    assert!(matches!(submitted, Submitted::New(_) | Submitted::Same(_)), "{submitted:?}");
+}
