@@ -17,13 +17,15 @@ use super::tls;
 
 /// What every connection of ours is told. Every hot statement is meant to be a walk along an index; on
 /// empty tables, or on large ones that were never analyzed, a planner that is free to choose keeps a
-/// plan that scans. R10 asks for the durable commit whatever the server's default is.
+/// plan that scans. A page of a list is not worth the server's other processes. R10 asks for the durable
+/// commit whatever the server's default is.
 pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("enable_seqscan", "off"),
     ("enable_bitmapscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     ("jit", "off"),
+    ("max_parallel_workers_per_gather", "0"),
     ("synchronous_commit", "on"),
 ];
 

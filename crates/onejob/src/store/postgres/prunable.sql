@@ -8,6 +8,8 @@ SELECT
     AND NOT EXISTS (
         SELECT 1 FROM onejob.attempts
         WHERE attempts.job_id = jobs.id AND attempts.state IN ('starting', 'running', 'unknown')
+        -- Looked up for each job: without this some versions read all attempts first.
+        OFFSET 0
     )
 FROM onejob.jobs
 WHERE jobs.id > $1::uuid AND jobs.id < $2::uuid
