@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onejob::store::{PostgresStore, Store};
+use onejob_lab::gauge::Gauge;
 use onejob_lab::postgres::{Cluster, Database, Disk};
 use onejob_lab::store_contract::ground::{does, intent, made, succeeded};
 use onejob_lab::store_contract::{Ground, Kind};
 use serde_json::json;
 
-const LENGTH: Duration = Duration::from_secs(6);
+const LENGTH: Duration = Duration::from_secs(4);
 
 const INSERT: &str = "INSERT INTO onejob.jobs (id, owner, idempotency_key, task, fingerprint_version, fingerprint, effects,
     priority, state, version, revision, tries_from, duplicates, created_at, updated_at, metadata, input)
@@ -41,11 +42,21 @@ enum Work {
     Life,
 }
 
-async fn rate(database: &Database<'_>, lanes: (usize, usize), callers: usize, work: Work) -> (f64, f64, f64) {
+struct Measured {
+    per_second: f64,
+    commits: f64,
+    syncs: f64,
+    log_bytes: f64,
+    p50_ms: f64,
+}
+
+async fn rate(database: &Database<'_>, lanes: (usize, usize), callers: usize, work: Work) -> Measured {
     let mut options = database.options();
     options.lanes = lanes;
     let store = Store::Postgres(Arc::new(PostgresStore::open(options).await.unwrap()));
     let ground = Arc::new(Ground::new(Kind::Memory));
+    let client = database.client().await;
+    let before = Gauge::read(&client).await;
     let end = Instant::now() + LENGTH;
     let tasks: Vec<_> = (0..callers)
         .map(|caller| {
@@ -80,9 +91,17 @@ async fn rate(database: &Database<'_>, lanes: (usize, usize), callers: usize, wo
         starts.extend(latencies);
     }
     starts.sort();
-    let commits = store.work().commits as f64 / f64::from(done);
+    let commits = store.work().commits;
     store.close().await;
-    (f64::from(done) / LENGTH.as_secs_f64(), commits, starts[starts.len() / 2].as_secs_f64() * 1_000.0)
+    let gone = Gauge::read(&client).await.since(&before);
+    let each = |count: f64| count / f64::from(done);
+    Measured {
+        per_second: f64::from(done) / LENGTH.as_secs_f64(),
+        commits: each(commits as f64),
+        syncs: gone.syncs.map_or(f64::NAN, |syncs| each(syncs as f64)),
+        log_bytes: each(gone.log_bytes as f64),
+        p50_ms: starts[starts.len() / 2].as_secs_f64() * 1_000.0,
+    }
 }
 
 #[tokio::main]
@@ -100,10 +119,15 @@ async fn main() {
         for lanes in [(1, 1), (2, 1), (2, 2)] {
             for callers in [64, 256] {
                 for (work, name) in [(Work::Submit, "submit"), (Work::Life, "life")] {
-                    let (rate, commits, p50) = rate(&database, lanes, callers, work).await;
+                    let all = rate(&database, lanes, callers, work).await;
                     println!(
-                        "{name}, {callers} callers, {lanes:?} lanes: {rate:.0}/s, {:.2} x pgbench, {commits:.3} commits each, p50 {p50:.1} ms",
-                        rate / bare
+                        "{name}, {callers} callers, {lanes:?} lanes: {:.0}/s, {:.2} x pgbench, {:.3} commits, {:.3} syncs, {:.0} bytes each, p50 {:.1} ms",
+                        all.per_second,
+                        all.per_second / bare,
+                        all.commits,
+                        all.syncs,
+                        all.log_bytes,
+                        all.p50_ms
                     );
                 }
             }

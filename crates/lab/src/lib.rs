@@ -2,6 +2,7 @@
 //! Never published.
 
 pub mod store_contract;
+pub mod gauge;
 pub mod postgres;
 pub mod proxy;
 pub mod nodes;
