@@ -9,3 +9,5 @@ pub mod nodes;
 pub mod races;
 pub mod fuzz;
 pub mod walls;
+pub mod versions;
+pub mod figures;

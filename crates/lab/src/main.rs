@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use onejob_lab::{races, walls};
+use onejob_lab::{figures, races, versions, walls};
 
 #[derive(Parser)]
 #[command(name = "cargo lab", about = "The project's own tools: what breaks onejob, and what measures it")]
@@ -18,11 +18,17 @@ enum Tool {
     Walls(walls::Arguments),
     /// Races many callers for a few keys on two nodes: one job for each key, made by one post.
     Races(races::Arguments),
+    /// Runs the tests of the store of many nodes on PostgreSQL 13 to 18.
+    Versions(versions::Arguments),
+    /// Measures onejob on PostgreSQL beside pgbench, as ratios within one run.
+    Figures(figures::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().tool {
         Tool::Walls(arguments) => walls::run(&arguments),
         Tool::Races(arguments) => races::run(&arguments),
+        Tool::Versions(arguments) => versions::run(&arguments),
+        Tool::Figures(arguments) => figures::run(&arguments),
     }
 }

@@ -3,11 +3,12 @@
 mod disk;
 mod load;
 mod node;
+mod shared;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ use node::Node;
 /// Every figure is a ratio to something measured in the same run. Server, load and provider share the machine.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  onejob bench\n  onejob bench --seconds 2 --finished 1000000\n  onejob bench --json > figures.json\n"
+    after_help = "Examples:\n  onejob bench\n  onejob bench --seconds 2 --finished 1000000\n  onejob bench --json > figures.json\n  onejob bench --store postgres://onejob@localhost/bench\n"
 )]
 pub(super) struct BenchArgs {
     /// How long each measurement lasts
@@ -39,9 +40,29 @@ pub(super) struct BenchArgs {
     /// Where to put the files; a fresh folder in it is removed afterwards
     #[arg(long, value_name = "FOLDER")]
     dir: Option<std::path::PathBuf>,
+    /// Measure a node on this database instead, which must be migrated: `postgres://user@host/database`
+    ///
+    /// The jobs of the measurement stay there. Nothing stands beside the figures: `cargo lab figures` in
+    /// onejob's repository puts pgbench there.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["finished", "dir"])]
+    store: Option<String>,
+    /// With --store: only these measurements
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "submit,life,start", requires = "store")]
+    only: Vec<Part>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Part {
+    /// Submits per second of jobs that are not due
+    Submit,
+    /// Whole lives per second
+    Life,
+    /// From a post to the provider's receipt
+    Start,
 }
 
 /// One measured pair.
@@ -62,7 +83,11 @@ struct Measured {
 
 /// Runs the benchmark.
 pub(super) fn run(args: &BenchArgs) -> ExitCode {
-    match measure_all(args) {
+    let measured = match &args.store {
+        Some(store) => shared::measure(args, store),
+        None => measure_all(args),
+    };
+    match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("error: {message}");
@@ -100,20 +125,20 @@ fn measure(args: &BenchArgs, dir: &node::Folder, finished: u64) -> Result<Measur
     progress("bare inserts");
     let bare_submit = node::bare_submit(&dir.copy(&base, "bare-submit")?, args.connections, time)?;
     progress("submits over HTTP");
-    let node = Node::start(&dir.copy(&base, "submit")?)?;
+    let node = Node::on_file(&dir.copy(&base, "submit")?)?;
     let submit = load::submits(&node, args.connections, time)?;
     node.stop();
     progress("bare lives");
     let bare_two = node::bare_life(&dir.copy(&base, "bare-two")?, args.connections, time, Commits::Two)?;
     let bare_three = node::bare_life(&dir.copy(&base, "bare-three")?, args.connections, time, Commits::Three)?;
     progress("whole lives over HTTP");
-    let node = Node::start(&dir.copy(&base, "life")?)?;
+    let node = Node::on_file(&dir.copy(&base, "life")?)?;
     let before = node.work();
     let life = load::lives(&node, args.connections, time)?;
     let after = node.work();
     node.stop();
     let mut starts = Vec::new();
-    let node = Node::start(&dir.copy(&base, "start")?)?;
+    let node = Node::on_file(&dir.copy(&base, "start")?)?;
     for rate in &args.rates {
         progress(&format!("from post to provider at {rate} jobs/s"));
         starts.push((*rate, load::starts(&node, *rate, time)?));

@@ -142,7 +142,7 @@ pub(super) struct Node {
 
 const CONFIG: &str = r#"
 [server]
-store = "sqlite:{file}"
+store = "{store}"
 max_open_requests = 100000
 shutdown_grace = "30s"
 [providers.instant]
@@ -162,7 +162,13 @@ providers = ["receiver"]
 "#;
 
 impl Node {
-    pub(super) fn start(file: &Path) -> Result<Node, String> {
+    /// On a file of its own.
+    pub(super) fn on_file(file: &Path) -> Result<Node, String> {
+        Node::start(&format!("sqlite:{}", file.display()))
+    }
+
+    /// On a store as `server.store` names it.
+    pub(super) fn start(store: &str) -> Result<Node, String> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
         let (sender, receipts) = mpsc::unbounded_channel();
@@ -170,7 +176,7 @@ impl Node {
             let receiver = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
             let at = receiver.local_addr().map_err(|error| error.to_string())?;
             tokio::spawn(receive(receiver, sender));
-            let text = CONFIG.replace("{file}", &file.display().to_string()).replace("{receiver}", &at.to_string());
+            let text = CONFIG.replace("{store}", store).replace("{receiver}", &at.to_string());
             let config = Config::from_text(&text).map_err(|errors| errors.to_string())?;
             let engine = Engine::open(Arc::new(config)).await.map_err(|error| error.to_string())?;
             let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
