@@ -4,6 +4,7 @@
 //! It works on a copy of the workspace, in a folder of its own; nothing here is changed.
 
 mod list;
+mod postgres;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use list::WALLS;
+/// All of them.
+fn walls() -> impl Iterator<Item = &'static Wall> {
+    list::WALLS.iter().chain(postgres::WALLS)
+}
 
 /// What is copied; the tests need no more.
 const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "crates", "presets", "docs"];
@@ -21,13 +25,17 @@ const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "crates", "
 const NOT_COUNTED: &[&str] =
     &["the_schema_is_the_one_that_is_written_down", "statements_keep_their_plans", "every_sql_file_is"];
 
-/// The test runs that may notice.
+/// The test runs that may notice when a wall of the rules or of the embedded store is gone.
 const RUNS: &[Run] = &[
     Run { target: &["-p", "onejob-core", "--lib"], filters: &[] },
     Run { target: &["-p", "onejob", "--lib"], filters: &["store::"] },
     Run { target: &["-p", "onejob-lab", "--test", "it"], filters: &["store_", "sqlite::"] },
 ];
 
+/// Those that may notice when a wall of the store of many nodes is gone.
+const POSTGRES_RUNS: &[Run] = &[Run { target: &["-p", "onejob-lab", "--test", "it"], filters: &["postgres"] }];
+
+#[derive(PartialEq, Eq)]
 struct Run {
     target: &'static [&'static str],
     filters: &'static [&'static str],
@@ -54,6 +62,14 @@ pub(crate) struct Wall {
     pub(crate) edits: &'static [(&'static str, &'static str, &'static str)],
 }
 
+impl Wall {
+    /// The test runs that may notice when it is gone.
+    fn runs(&self) -> &'static [Run] {
+        let of_postgres = self.edits.iter().any(|(file, ..)| file.contains("store/postgres/"));
+        if of_postgres { POSTGRES_RUNS } else { RUNS }
+    }
+}
+
 /// Runs the tool; fails if a wall is gone and no test noticed.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match try_all(arguments) {
@@ -72,21 +88,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn try_all(arguments: &Arguments) -> io::Result<usize> {
     let copy = arguments.folder.join("workspace");
     let target = arguments.folder.join("target");
-    let chosen =
-        |wall: &&Wall| arguments.only.is_empty() || arguments.only.iter().any(|only| wall.name.contains(only.as_str()));
+    let chosen = |wall: &&'static Wall| {
+        arguments.only.is_empty() || arguments.only.iter().any(|only| wall.name.contains(only.as_str()))
+    };
     let mut unnoticed = 0;
     refresh(&copy)?;
-    if let Some(stale) = WALLS.iter().find_map(|wall| stale(wall, &copy)) {
+    if let Some(stale) = walls().find_map(|wall| stale(wall, &copy)) {
         return Err(io::Error::other(stale));
     }
-    let standing = failing(&copy, &target)?;
+    let mut standing = BTreeSet::new();
+    for runs in [RUNS, POSTGRES_RUNS] {
+        if walls().filter(chosen).any(|wall| wall.runs() == runs) {
+            standing.extend(failing(&copy, &target, runs)?);
+        }
+    }
     if !standing.is_empty() {
         return Err(io::Error::other(format!("tests fail with all walls standing: {standing:?}")));
     }
     println!("| rule | wall | noticed by |\n|---|---|---|");
-    for wall in WALLS.iter().filter(chosen) {
+    for wall in walls().filter(chosen) {
         let originals = take_away(wall, &copy)?;
-        let noticed = failing(&copy, &target)?;
+        let noticed = failing(&copy, &target, wall.runs())?;
         for (path, text) in originals {
             std::fs::write(path, text)?;
         }
@@ -156,9 +178,9 @@ fn take_away(wall: &Wall, copy: &Path) -> io::Result<Vec<(PathBuf, String)>> {
 }
 
 /// The names of the tests that fail. A copy that does not compile is an error of the list.
-fn failing(copy: &Path, target: &Path) -> io::Result<BTreeSet<String>> {
+fn failing(copy: &Path, target: &Path, runs: &[Run]) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for run in RUNS {
+    for run in runs {
         let mut command = Command::new("cargo");
         command.current_dir(copy).env("CARGO_TARGET_DIR", std::path::absolute(target)?).env("RUST_BACKTRACE", "0");
         command.args(["test", "--quiet", "--no-fail-fast"]).args(run.target).arg("--").args(run.filters);
