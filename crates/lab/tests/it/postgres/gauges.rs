@@ -12,7 +12,7 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_share_commits_and_job_rows_stay_in_their_place() {
-    const CALLERS: u64 = 64;
+    const CALLERS: u64 = 128;
     let jobs: u64 = std::env::var("ONEJOB_JOBS").map_or(40, |jobs| jobs.parse().unwrap());
     let cluster = Cluster::start(Disk::Durable);
     let database = cluster.database().await;

@@ -85,8 +85,8 @@ pub(super) trait Weigh {
 }
 
 /// How often the tasks that can run get their turn before a batch leaves: those whom the last commit woke
-/// are about to send more. Without it a few of them share a commit that most of them miss, half as many
-/// syncs again; a turn takes microseconds, and more of them bring nothing.
+/// are about to send more. Without it a few of them share a commit that most of them miss; a turn takes
+/// microseconds, and more of them bring nothing.
 const TURNS: usize = 8;
 
 /// What has arrived, as soon as anything has; `None` when nobody can put anything in any more and
