@@ -10,8 +10,11 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// All of them.
 fn walls() -> impl Iterator<Item = &'static Wall> {
@@ -34,6 +37,9 @@ const RUNS: &[Run] = &[
 
 /// Those that may notice when a wall of the store of many nodes is gone.
 const POSTGRES_RUNS: &[Run] = &[Run { target: &["-p", "onejob-lab", "--test", "it"], filters: &["postgres"] }];
+
+/// A build and a run of the tests take about a minute where nothing else runs.
+const LONGEST_RUN: Duration = Duration::from_secs(15 * 60);
 
 #[derive(PartialEq, Eq)]
 struct Run {
@@ -185,7 +191,10 @@ fn failing(copy: &Path, target: &Path, runs: &[Run]) -> io::Result<BTreeSet<Stri
         command.current_dir(copy).env("CARGO_TARGET_DIR", std::path::absolute(target)?).env("RUST_BACKTRACE", "0");
         command.args(["test", "--quiet", "--no-fail-fast"]).args(run.target).arg("--").args(run.filters);
         command.args(NOT_COUNTED.iter().flat_map(|name| ["--skip", name]));
-        let output = command.output()?;
+        let Some(output) = output_in_time(command)? else {
+            names.insert("a run that hangs".into());
+            continue;
+        };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = text.lines().filter_map(|line| line.strip_prefix("    ")).map(str::trim);
         let before = names.len();
@@ -200,6 +209,26 @@ fn failing(copy: &Path, target: &Path, runs: &[Run]) -> io::Result<BTreeSet<Stri
         }
     }
     Ok(names)
+}
+
+/// What a command printed and how it ended; none if it was stopped because it did not end: without a wall,
+/// a test may wait for ever.
+fn output_in_time(mut command: Command) -> io::Result<Option<Output>> {
+    let child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let group = format!("-{}", child.id());
+    let (ended, is_over) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = child.wait_with_output();
+        // Nobody listens to a run that was stopped.
+        let _ = ended.send(());
+        output
+    });
+    let in_time = is_over.recv_timeout(LONGEST_RUN).is_ok();
+    if !in_time {
+        Command::new("kill").args(["-KILL", "--", &group]).status()?;
+    }
+    let output = reader.join().map_err(|_| io::Error::other("the reader of a run panicked"))??;
+    Ok(in_time.then_some(output))
 }
 
 fn is_test_name(line: &str) -> bool {
