@@ -12,12 +12,12 @@ pub use answer::{Change, Illegal, Touched, Verdict};
 
 use crate::event::{Event, Evidence, Follow, LateWord, Notice, Payload, Start, Trigger, What};
 use crate::failure::{Cause, Failure, FailureClass};
-use crate::id::AttemptId;
+use crate::id::{AttemptId, CertificateId};
 use crate::job::{
     Attempt, AttemptState, AttemptStateName, Effects, Failover, GiveUpClass, GivenUp, Job, JobState, Millis, Plan,
     Resolution, Seen, Slot, Text,
 };
-use crate::next::{Next, next};
+use crate::next::{Next, Policy, next};
 
 /// Decides what `event` makes of `job`.
 ///
@@ -42,6 +42,7 @@ pub fn decide(job: &Job, event: &Event) -> Result<Change, Illegal> {
         What::Cancel => cancel(job),
         What::Reopen { provider } => reopen(job, provider, at),
         What::DeadlinePassed => expire(job, at),
+        What::Unproved { certificate, follow } => replan(job, *certificate, follow, at),
     }
 }
 
@@ -59,7 +60,7 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
         }
         let blocks = match (&other.state, start.trigger) {
             (AttemptState::Starting | AttemptState::Unknown { .. }, _) => true,
-            (AttemptState::Running, Trigger::Hedge | Trigger::Hand { .. }) => job.effects == Effects::Exclusive,
+            (AttemptState::Running, Trigger::Hedge { .. } | Trigger::Hand { .. }) => job.effects == Effects::Exclusive,
             (AttemptState::Running, Trigger::Plan) => true,
             (
                 AttemptState::Succeeded { .. }
@@ -82,8 +83,11 @@ fn start_attempt(job: &Job, start: &Start, at: Millis) -> Result<Change, Illegal
             }
             false
         }
-        Trigger::Hedge if job.state() != JobState::Running => return Err(Illegal::NotDue),
-        Trigger::Hedge => false,
+        // It counts for the task's limits, which whoever hedges has looked at: nothing came since.
+        Trigger::Hedge { seen } if job.state() != JobState::Running || job.attempts.len() != seen as usize => {
+            return Err(Illegal::NotDue);
+        }
+        Trigger::Hedge { .. } => false,
         Trigger::Hand { .. } => true,
     };
     let proved = start.provider == start.primary || start.certificate.is_some();
@@ -325,6 +329,44 @@ fn expire(job: &Job, at: Millis) -> Result<Change, Illegal> {
     }
 }
 
+/// The plan may not start (R9): what else?
+fn replan(job: &Job, certificate: Option<CertificateId>, follow: &Follow, at: Millis) -> Result<Change, Illegal> {
+    let Slot::Open { plan } = &job.slot else {
+        return Err(Illegal::JobClosed(job.state()));
+    };
+    // Another plan has taken its place, or an attempt has started.
+    let stands = |plan: &&Plan| plan.provider != plan.primary && plan.certificate == certificate && plan.due_at <= at;
+    let Some(plan) = plan.as_ref().filter(stands) else {
+        return Err(Illegal::NotDue);
+    };
+    if is_past_deadline(job, at) {
+        return Err(Illegal::DeadlinePassed);
+    }
+    let last = job.counted_attempts().last();
+    // Whatever was read of it before: this one does not hold.
+    let mut policy = Policy::clone(&follow.policy);
+    let it = policy.candidates.iter_mut().filter(|c| c.certificate == certificate);
+    it.for_each(|candidate| candidate.certificate = None);
+    let what = match (next(job, last, None, &policy, follow.jitter, at), last) {
+        // Nothing was tried yet, so there is no failure to end with: its first provider needs no certificate.
+        (Next::GiveUp(_) | Next::Wait, None) => {
+            let primary = plan.primary.clone();
+            Next::Retry(Plan { provider: primary.clone(), primary, certificate: None, due_at: at })
+        }
+        (next, _) => next,
+    };
+    let mut change = nothing(job, Verdict::Replanned(what.clone()));
+    match (what, last) {
+        (Next::Retry(plan), _) => change.job.slot = Slot::Open { plan: Some(plan) },
+        (Next::GiveUp(failover), Some(last)) => {
+            change.job.slot = Slot::GivenUp(given_up(job, last, failover));
+            change.job.version += 1;
+        }
+        (Next::Wait, _) | (Next::GiveUp(_), None) => {}
+    }
+    Ok(change)
+}
+
 fn is_past_deadline(job: &Job, at: Millis) -> bool {
     job.deadline.is_some_and(|deadline| deadline <= at)
 }
@@ -340,7 +382,7 @@ fn follow_up(mut change: Change, id: AttemptId, retry_after_ms: Option<u64>, fol
         }
         return change;
     }
-    let what = next(&change.job, ended, retry_after_ms, &follow.policy, follow.jitter, at);
+    let what = next(&change.job, Some(ended), retry_after_ms, &follow.policy, follow.jitter, at);
     match &what {
         Next::Wait => {}
         Next::Retry(plan) => change.job.slot = Slot::Open { plan: Some(plan.clone()) },

@@ -93,6 +93,14 @@ pub enum What {
     },
     /// The job's deadline has passed.
     DeadlinePassed,
+    /// The certificate on which the job's plan stands does not hold any more: suspended, ended, or of
+    /// another contract than the one that is configured now.
+    Unproved {
+        /// The certificate that the plan named when whoever says so looked at it.
+        certificate: Option<CertificateId>,
+        /// What the task allows instead.
+        follow: Follow,
+    },
 }
 
 /// An attempt that is to start.
@@ -104,7 +112,8 @@ pub struct Start {
     pub provider: Text,
     /// The provider that needs no certificate: the task's first, or the pinned one.
     pub primary: Text,
-    /// A valid certificate of `provider` for this task, if it has one.
+    /// A valid certificate of `provider` for this task, if it has one. A store takes it away where it finds,
+    /// in the transaction that writes the attempt, that it does not hold.
     pub certificate: Option<CertificateId>,
     /// Who wants it.
     pub trigger: Trigger,
@@ -117,8 +126,11 @@ pub struct Start {
 pub enum Trigger {
     /// The job's own plan has come due.
     Plan,
-    /// A racing task's first attempt has been silent for `hedge_after`.
-    Hedge,
+    /// The newest attempt of a racing task has been silent for `hedge_after`.
+    Hedge {
+        /// How many attempts the job had when whoever hedges looked: one that came since makes this moot.
+        seen: u32,
+    },
     /// A person.
     Hand {
         /// Go to a provider without a certificate all the same.
@@ -176,7 +188,7 @@ impl Evidence {
     }
 }
 
-/// What the task allows to follow a certain failure.
+/// What the task allows to follow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follow {
     /// The task's policy as it is configured now.

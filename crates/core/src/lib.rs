@@ -25,4 +25,4 @@ pub use job::{
     Attempt, AttemptState, AttemptStateName, Effects, Failover, GiveUpClass, GivenUp, Job, JobState, Millis, Plan,
     Resolution, ResolvedBy, Seen, Slot, Text, Usage,
 };
-pub use next::{Candidate, Next, Policy, next, opening};
+pub use next::{Candidate, Next, Policy, hedges, next, opening};

@@ -98,13 +98,17 @@ struct Explored {
 }
 
 fn policy(world: &World) -> Arc<Policy> {
-    let candidate = |name: &str, certificate| Candidate { provider: name.into(), certificate };
+    policy_with(world, Some(CertificateId(1)), false)
+}
+
+fn policy_with(world: &World, certificate: Option<CertificateId>, first_refuses: bool) -> Arc<Policy> {
+    let candidate = |name: &str, certificate| Candidate {
+        provider: name.into(),
+        certificate,
+        refuses: first_refuses && name == FIRST,
+    };
     Arc::new(Policy {
-        candidates: vec![
-            candidate(FIRST, None),
-            candidate(CERTIFIED, Some(CertificateId(1))),
-            candidate(UNPROVED, None),
-        ],
+        candidates: vec![candidate(FIRST, None), candidate(CERTIFIED, certificate), candidate(UNPROVED, None)],
         tries: 2,
         max_attempts: world.max_attempts,
         backoff_ms: 0,
@@ -152,6 +156,10 @@ fn explore(world: World) -> Explored {
 /// Every event that a world knows, legal or not.
 fn events(world: &World, state: &State) -> Vec<Event> {
     let mut all = vec![What::Cancel, What::DeadlinePassed];
+    let follow = |certificate| Follow { policy: policy_with(world, certificate, false), jitter: 0 };
+    let unproved = |follow| What::Unproved { certificate: Some(CertificateId(1)), follow };
+    // Suspended; and, as another node reads it, issued anew.
+    all.extend([unproved(follow(None)), unproved(follow(Some(CertificateId(2))))]);
     let used_up = matches!(state.job.slot, Slot::GivenUp(_)) && state.job.version > 2 * world.reopenings;
     if !used_up {
         all.push(What::Reopen { provider: FIRST.into() });
@@ -181,8 +189,10 @@ fn starts(world: &World, job: &Job, all: &mut Vec<What>) {
     }
     all.push(start("never planned", Some(CertificateId(1)), Trigger::Plan));
     if job.attempts.len() < world.attempts {
-        all.push(start(CERTIFIED, Some(CertificateId(1)), Trigger::Hedge));
-        all.push(start(UNPROVED, None, Trigger::Hedge));
+        let seen = job.attempts.len() as u32;
+        all.push(start(CERTIFIED, Some(CertificateId(1)), Trigger::Hedge { seen }));
+        all.push(start(CERTIFIED, Some(CertificateId(1)), Trigger::Hedge { seen: seen.saturating_sub(1) }));
+        all.push(start(UNPROVED, None, Trigger::Hedge { seen }));
         all.push(start(UNPROVED, None, Trigger::Hand { force: false }));
         all.push(start(FIRST, None, Trigger::Hand { force: false }));
         if world.scope == Scope::Everything {
@@ -211,6 +221,13 @@ fn words(world: &World, attempt: AttemptId, all: &mut Vec<What>) {
     };
     let succeeded = |evidence| What::Succeeded { attempt, result: payload(attempt), seen: Seen::default(), evidence };
     let confirmed = |never_sent, evidence| What::CancelConfirmed { attempt, never_sent, evidence };
+    let diverted = |class: FailureClass| What::Failed {
+        attempt,
+        failure: class.into(),
+        seen: Seen::default(),
+        evidence: Evidence::Answer,
+        follow: Follow { policy: policy_with(world, Some(CertificateId(1)), true), jitter: 0 },
+    };
     all.extend([
         What::Running { attempt, evidence: Evidence::Answer },
         What::Silent { attempt, cause: Cause::Timeout },
@@ -224,6 +241,7 @@ fn words(world: &World, attempt: AttemptId, all: &mut Vec<What>) {
             What::Running { attempt, evidence: operator() },
             What::Handle { attempt, handle: "handle".into() },
             succeeded(operator()),
+            diverted(FailureClass::Refused),
             failed(FailureClass::Invalid, Evidence::Answer),
             failed(FailureClass::NotExecuted, operator()),
             What::Abandoned { attempt, evidence: Evidence::Answer, follow: follow.clone() },
@@ -316,7 +334,7 @@ fn the_worlds_are_explored_to_their_ends() {
     }
     assert_eq!(job_states.len(), JobState::ALL.len());
     assert_eq!(attempt_states.len(), AttemptStateName::ALL.len());
-    assert_eq!(verdicts.len(), 13, "each verdict is given somewhere");
+    assert_eq!(verdicts.len(), 14, "each verdict is given somewhere");
     assert_eq!(refusals.len(), 9, "each refusal is given somewhere");
 }
 
@@ -421,7 +439,9 @@ fn r5_only_a_word_about_it_ends_an_attempt() {
                 | What::Failed { attempt, .. }
                 | What::Abandoned { attempt, .. }
                 | What::CancelConfirmed { attempt, .. } => attempt,
-                What::Start(_) | What::Cancel | What::Reopen { .. } | What::DeadlinePassed => panic!("{step:?}"),
+                What::Start(_) | What::Cancel | What::Reopen { .. } | What::DeadlinePassed | What::Unproved { .. } => {
+                    panic!("{step:?}")
+                }
             };
             assert_eq!(*about, before.id, "{step:?}");
         }
@@ -458,7 +478,8 @@ fn r5_a_decree_ends_unknown_attempts_only() {
             | What::Silent { .. }
             | What::Cancel
             | What::Reopen { .. }
-            | What::DeadlinePassed => return,
+            | What::DeadlinePassed
+            | What::Unproved { .. } => return,
         };
         let state = step.before.attempt(*attempt).unwrap().state.name();
         assert!(!evidence.is_decree() || state == AttemptStateName::Unknown, "{step:?}");
@@ -569,6 +590,30 @@ fn r9_what_starts_by_itself_elsewhere_has_a_certificate() {
                 "a plan that could never start: {step:?}"
             );
         }
+    });
+}
+
+#[test]
+fn r9_what_does_not_hold_any_more_is_not_planned_again_and_touches_no_attempt() {
+    in_every_change(|step, change| {
+        let What::Unproved { certificate, .. } = &step.event.what else { return };
+        assert_eq!(step.before.attempts, change.job.attempts, "{step:?}");
+        match &change.job.slot {
+            Slot::Open { plan: Some(plan) } => {
+                assert!(plan.certificate.is_none() || plan.certificate != *certificate, "{step:?}");
+            }
+            Slot::GivenUp(given_up) => assert_eq!(given_up.failover, Failover::NoVerifiedProvider, "{step:?}"),
+            Slot::Open { plan: None } | Slot::Filled { .. } | Slot::Cancelled => panic!("{step:?}"),
+        }
+    });
+}
+
+#[test]
+fn r9_a_hedge_starts_only_beside_what_was_seen() {
+    in_every_change(|step, _| {
+        let What::Start(Start { trigger: Trigger::Hedge { seen }, .. }) = &step.event.what else { return };
+        assert_eq!(step.before.attempts.len(), *seen as usize, "{step:?}");
+        assert!(step.before.attempts.iter().all(|a| !matches!(a.state, AttemptState::Unknown { .. })), "{step:?}");
     });
 }
 

@@ -5,7 +5,7 @@ mod tests;
 
 use crate::failure::FailureClass;
 use crate::id::CertificateId;
-use crate::job::{Attempt, AttemptState, Failover, Job, Millis, Plan, Text};
+use crate::job::{Attempt, AttemptState, Effects, Failover, Job, JobState, Millis, Plan, Text};
 
 /// The longest delay between two tries that we choose ourselves, in milliseconds. A provider that
 /// names a longer one is obeyed.
@@ -31,6 +31,9 @@ pub struct Candidate {
     pub provider: Text,
     /// Its valid certificate for this task, if it has one.
     pub certificate: Option<CertificateId>,
+    /// It has lately refused everything. Only an order of preference: where a job has nowhere else to go,
+    /// it goes there all the same.
+    pub refuses: bool,
 }
 
 /// What follows.
@@ -49,43 +52,86 @@ impl Policy {
     pub fn nothing_more() -> Policy {
         Policy { candidates: Vec::new(), tries: 0, max_attempts: 0, backoff_ms: 0 }
     }
+
+    /// R9: the first provider needs no certificate, every other one does.
+    fn allows(&self, candidate: usize) -> bool {
+        candidate == 0 || self.candidates[candidate].certificate.is_some()
+    }
+
+    /// The first of these that is allowed and does not refuse; if all refuse, the first that is allowed.
+    fn preferred(&self, in_order: impl Iterator<Item = usize> + Clone) -> Option<usize> {
+        let mut allowed = in_order.filter(|i| self.allows(*i));
+        let first = allowed.clone().next();
+        allowed.find(|i| !self.candidates[*i].refuses).or(first)
+    }
 }
 
-/// The first plan of a new job: its first candidate, at once or at `run_at`.
+/// The first plan of a new job: at once or at `run_at`, at its first candidate, unless that one refuses
+/// everything now and another one is proved. Who refuses now says nothing about later.
 pub fn opening(policy: &Policy, at: Millis, run_at: Option<Millis>) -> Option<Plan> {
+    let due_at = run_at.map_or(at, |run_at| run_at.max(at));
+    let to = if due_at > at { Some(0) } else { policy.preferred(0..policy.candidates.len()) };
     let first = policy.candidates.first()?;
+    let candidate = policy.candidates.get(to?)?;
     Some(Plan {
-        provider: first.provider.clone(),
+        provider: candidate.provider.clone(),
         primary: first.provider.clone(),
-        certificate: first.certificate,
-        due_at: run_at.map_or(at, |run_at| run_at.max(at)),
+        certificate: candidate.certificate.filter(|_| to != Some(0)),
+        due_at,
     })
 }
 
-/// What follows the end of `ended`, the attempt of `job` that has just failed or was abandoned.
+/// Where one more attempt may start beside those that run and are silent, in the order of preference;
+/// nowhere if none may. After the newest attempt's provider comes the next in order, and after the last
+/// the first; never one that has an open attempt of this job already.
+pub fn hedges<'a>(job: &Job, policy: &'a Policy) -> Vec<&'a Candidate> {
+    let nobody_knows =
+        job.attempts.iter().any(|a| matches!(a.state, AttemptState::Starting | AttemptState::Unknown { .. }));
+    let may_start = job.effects == Effects::Racing && job.state() == JobState::Running && !nobody_knows;
+    let Some(newest) = job.attempts.last().filter(|_| may_start && !is_at_its_end(job, policy)) else {
+        return Vec::new();
+    };
+    let after = policy.candidates.iter().position(|c| c.provider == newest.provider).map_or(0, |here| here + 1);
+    let is_busy = |c: &Candidate| job.attempts.iter().any(|a| a.provider == c.provider && a.state.is_open());
+    (after..policy.candidates.len())
+        .chain(0..after)
+        .filter(|i| policy.allows(*i))
+        .map(|i| &policy.candidates[i])
+        .filter(|c| !c.refuses && !is_busy(c) && tries_at(job, c) < policy.tries)
+        .collect()
+}
+
+/// What follows when no attempt of `job` is open: after the end of `ended`, the attempt that has just
+/// failed or was abandoned, or where what was planned after it may not start.
 ///
 /// The job stays with the provider while it has tries there; then it goes to the next in order that
 /// is allowed and has tries left, and at the end of the order to those before: where attempts
 /// raced, or a person chose, they may have some. The first provider is always allowed, another one
-/// with a certificate (R9).
+/// with a certificate (R9). Of those allowed, one that refuses everything now comes last.
 ///
 /// `retry_after_ms` is the delay that the provider asked for; `jitter` is from 0 to 1000.
-pub fn next(job: &Job, ended: &Attempt, retry_after_ms: Option<u64>, policy: &Policy, jitter: u16, at: Millis) -> Next {
-    if job.attempts.iter().any(|a| a.id != ended.id && a.state.is_open()) {
+pub fn next(
+    job: &Job,
+    ended: Option<&Attempt>,
+    retry_after_ms: Option<u64>,
+    policy: &Policy,
+    jitter: u16,
+    at: Millis,
+) -> Next {
+    if job.attempts.iter().any(|a| ended.is_none_or(|ended| a.id != ended.id) && a.state.is_open()) {
         return Next::Wait;
     }
-    let by_policy = job.counted_attempts().filter(|a| !a.by_hand).count();
-    if job.counted_attempts().any(|a| a.invalid().is_some()) || by_policy >= policy.max_attempts as usize {
+    if is_at_its_end(job, policy) {
         return Next::GiveUp(Failover::NotApplicable);
     }
-    let here = policy.candidates.iter().position(|c| c.provider == ended.provider);
+    let here = policy.candidates.iter().position(|c| ended.is_some_and(|ended| c.provider == ended.provider));
     let first = here.unwrap_or(0);
     let in_order = (first..policy.candidates.len()).chain(0..first);
     let with_tries: Vec<usize> = in_order.filter(|i| tries_at(job, &policy.candidates[*i]) < policy.tries).collect();
-    match with_tries.iter().copied().find(|i| *i == 0 || policy.candidates[*i].certificate.is_some()) {
+    match policy.preferred(with_tries.iter().copied()) {
         Some(to) => {
             let asked_for = retry_after_ms.filter(|_| Some(to) == here);
-            let delay_ms = if Some(to) == here && did_nothing_worth_a_pause(ended) {
+            let delay_ms = if Some(to) == here && ended.is_none_or(did_nothing_worth_a_pause) {
                 0
             } else {
                 asked_for
@@ -96,6 +142,12 @@ pub fn next(job: &Job, ended: &Attempt, retry_after_ms: Option<u64>, policy: &Po
         None if with_tries.is_empty() => Next::GiveUp(Failover::NotApplicable),
         None => Next::GiveUp(Failover::NoVerifiedProvider),
     }
+}
+
+/// The policy starts nothing more by itself: our request is wrong, or the attempts are used up.
+fn is_at_its_end(job: &Job, policy: &Policy) -> bool {
+    let by_policy = job.counted_attempts().filter(|a| !a.by_hand).count();
+    job.counted_attempts().any(|a| a.invalid().is_some()) || by_policy >= policy.max_attempts as usize
 }
 
 /// It never happened, or was let go: there is nobody to spare by waiting.
@@ -117,7 +169,7 @@ fn plan(job: &Job, policy: &Policy, to: usize, at: Millis, delay_ms: u64) -> Nex
     Next::Retry(Plan {
         provider: candidate.provider.clone(),
         primary: policy.candidates[0].provider.clone(),
-        certificate: candidate.certificate,
+        certificate: candidate.certificate.filter(|_| to != 0),
         due_at,
     })
 }

@@ -3,9 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use onejob_core::{AttemptId, JobId, NodeId};
+use onejob_core::{AttemptId, CertificateId, JobId, NodeId};
 use type_safe_id::{DynamicType, TypeSafeId};
 use uuid::Uuid;
+
+use crate::store::VerificationId;
 
 const JOB: &str = "job";
 const ATTEMPT: &str = "att";
@@ -19,6 +21,16 @@ pub fn new_job_id() -> JobId {
 /// A new attempt id; later ids sort after earlier ones.
 pub fn new_attempt_id() -> AttemptId {
     AttemptId(Uuid::now_v7().as_u128())
+}
+
+/// A new certificate id; later ids sort after earlier ones.
+pub fn new_certificate_id() -> CertificateId {
+    CertificateId(Uuid::now_v7().as_u128())
+}
+
+/// Names a new run of a contract.
+pub fn new_verification_id() -> VerificationId {
+    VerificationId(Uuid::now_v7().as_u128())
 }
 
 /// A new boot id, drawn once per process.
@@ -37,13 +49,18 @@ pub fn attempt_text(id: AttemptId) -> String {
 }
 
 /// `cert_…`
-pub fn certificate_text(id: onejob_core::CertificateId) -> String {
+pub fn certificate_text(id: CertificateId) -> String {
     text(CERTIFICATE, id.0)
 }
 
 /// Reads `job_…`; `None` if it is not the text of a job id.
 pub fn parse_job(text: &str) -> Option<JobId> {
     parse(JOB, text).map(JobId)
+}
+
+/// Reads `cert_…`; `None` if it is not the text of a certificate's id.
+pub fn parse_certificate(text: &str) -> Option<CertificateId> {
+    parse(CERTIFICATE, text).map(CertificateId)
 }
 
 /// Reads `att_…`; `None` if it is not the text of an attempt id.

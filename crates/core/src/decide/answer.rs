@@ -49,6 +49,8 @@ pub enum Verdict {
     },
     /// The attempt ended without a result, and this follows.
     Ended(Next),
+    /// The job was queued for a provider that has no certificate any more, and this is planned instead.
+    Replanned(Next),
     /// The attempt ended without a result, and the slot was closed already.
     EndedAfterClose,
     /// The attempt had ended before; the word is only noted (R8).

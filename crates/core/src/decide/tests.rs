@@ -21,7 +21,7 @@ fn operator() -> Evidence {
 }
 
 fn follow(tries: u32) -> Follow {
-    let candidates = vec![Candidate { provider: "main".into(), certificate: None }];
+    let candidates = vec![Candidate { provider: "main".into(), certificate: None, refuses: false }];
     Follow { policy: Arc::new(Policy { candidates, tries, max_attempts: 9, backoff_ms: 0 }), jitter: 0 }
 }
 
@@ -54,6 +54,10 @@ fn abandoned(attempt: AttemptId, evidence: Evidence) -> What {
 
 fn confirmed(attempt: AttemptId) -> What {
     What::CancelConfirmed { attempt, never_sent: false, evidence: Evidence::Answer }
+}
+
+fn unproved() -> What {
+    What::Unproved { certificate: Some(CertificateId(1)), follow: follow(2) }
 }
 
 fn silent(attempt: AttemptId) -> What {
@@ -218,7 +222,8 @@ fn job_table(out: &mut String) {
     let columns: Vec<Column<(What, Millis)>> = vec![
         ("planned start", (start(OTHER, Trigger::Plan), NOW)),
         ("start by hand", (start(OTHER, Trigger::Hand { force: false }), NOW)),
-        ("hedge", (start(OTHER, Trigger::Hedge), NOW)),
+        ("hedge", (start(OTHER, Trigger::Hedge { seen: 1 }), NOW)),
+        ("the plan is unproved", (unproved(), NOW)),
         ("cancel", (What::Cancel, NOW)),
         ("retry", (What::Reopen { provider: "main".into() }, NOW)),
         ("the deadline passes", (What::DeadlinePassed, DEADLINE)),
@@ -350,7 +355,7 @@ fn nothing_starts_from_the_deadline_on_and_a_job_past_it_stays_failed() {
     let job = after(Effects::Exclusive, Some(DEADLINE), []);
     let at = |at, what| decide(&job, &Event { at, what });
     assert!(at(DEADLINE - 1, start(ID, Trigger::Plan)).is_ok());
-    for trigger in [Trigger::Plan, Trigger::Hedge, Trigger::Hand { force: true }] {
+    for trigger in [Trigger::Plan, Trigger::Hedge { seen: 0 }, Trigger::Hand { force: true }] {
         assert_eq!(at(DEADLINE, start(ID, trigger)), Err(Illegal::DeadlinePassed));
     }
     assert_eq!(at(DEADLINE - 1, What::DeadlinePassed), Err(Illegal::NotDue));

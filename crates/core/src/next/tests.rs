@@ -18,7 +18,7 @@ struct Story {
 }
 
 fn candidate(name: &str, certified: bool) -> Candidate {
-    Candidate { provider: name.into(), certificate: certified.then_some(CertificateId(7)) }
+    Candidate { provider: name.into(), certificate: certified.then_some(CertificateId(7)), refuses: false }
 }
 
 impl Story {
@@ -55,6 +55,11 @@ impl Story {
         attempt
     }
 
+    fn hedge(&mut self, provider: &str) -> AttemptId {
+        let seen = self.job.attempts.len() as u32;
+        self.start(provider, Trigger::Hedge { seen })
+    }
+
     /// Starts what is planned, when it is due.
     fn start_planned(&mut self) -> AttemptId {
         let Slot::Open { plan: Some(plan) } = self.job.slot.clone() else {
@@ -82,6 +87,16 @@ impl Story {
         match self.fail(attempt, class) {
             Next::Retry(plan) => Some((plan.provider.to_string(), plan.due_at - self.at)),
             Next::Wait | Next::GiveUp(_) => None,
+        }
+    }
+
+    /// The plan stands on a certificate that does not hold: what the job does instead.
+    fn unproved(&mut self) -> Next {
+        let Slot::Open { plan: Some(plan) } = self.job.slot.clone() else { panic!("nothing is planned") };
+        let follow = Follow { policy: Arc::new(self.policy.clone()), jitter: self.jitter };
+        match self.apply(What::Unproved { certificate: plan.certificate, follow }) {
+            Verdict::Replanned(next) => next,
+            verdict => panic!("{verdict:?}"),
         }
     }
 
@@ -284,7 +299,7 @@ fn while_another_attempt_is_open_nothing_follows_yet() {
     let mut story = Story::new(&[candidate(A, false), candidate(B, true)]).racing();
     let first = story.start_planned();
     story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
-    let second = story.start(B, Trigger::Hedge);
+    let second = story.hedge(B);
     assert_eq!(story.fail(first, Refused), Next::Wait);
     assert_eq!(story.job.state(), JobState::Running);
     assert_eq!(
@@ -299,7 +314,7 @@ fn a_wrong_request_ends_a_race_when_the_other_attempt_has_ended_too() {
         let mut story = Story::new(&[candidate(A, false), candidate(B, true)]).racing();
         let first = story.start_planned();
         story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
-        let second = story.start(B, Trigger::Hedge);
+        let second = story.hedge(B);
         assert_eq!(story.fail(second, Invalid), Next::Wait, "the first may still win");
         assert_eq!(story.fail(first, other), Next::GiveUp(Failover::NotApplicable));
         assert_eq!(story.given_up().class, GiveUpClass::Failure(Invalid), "the job says why, not what ended last");
@@ -312,7 +327,7 @@ fn a_hedge_does_not_get_more_tries_than_the_task_allows() {
     story.policy.tries = 1;
     let first = story.start_planned();
     story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
-    let hedge = story.start(B, Trigger::Hedge);
+    let hedge = story.hedge(B);
     assert_eq!(story.fail(hedge, Refused), Next::Wait);
     assert_eq!(story.fail(first, Refused), Next::GiveUp(Failover::NotApplicable));
 }
@@ -322,7 +337,7 @@ fn tries_left_at_an_earlier_provider_are_not_forgotten() {
     let mut story = Story::new(&[candidate(A, false), candidate(B, true)]).racing();
     let first = story.start_planned();
     story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
-    let hedge = story.start(B, Trigger::Hedge);
+    let hedge = story.hedge(B);
     assert_eq!(story.fail(first, Refused), Next::Wait);
     assert!(matches!(story.fail(hedge, Refused), Next::Retry(plan) if &*plan.provider == B));
     assert_eq!(story.try_once(Refused), to(A, 1000), "the first was tried once of twice");
@@ -369,4 +384,144 @@ fn the_first_plan_waits_for_run_at() {
     let due = |run_at| opening(&policy, T, run_at).map(|plan| (plan.provider.to_string(), plan.due_at - T));
     assert_eq!((due(None), due(Some(T + 5)), due(Some(T - 5))), (to(A, 0), to(A, 5), to(A, 0)));
     assert_eq!(opening(&Policy::nothing_more(), T, None), None);
+}
+
+/// The provider has lately refused everything.
+fn refusing(name: &str, certified: bool) -> Candidate {
+    Candidate { refuses: true, ..candidate(name, certified) }
+}
+
+#[test]
+fn a_provider_that_refuses_everything_is_passed_over_for_one_that_is_proved() {
+    let opens_at = |candidates: &[Candidate]| Story::new(candidates).job.slot;
+    let planned = |provider: &str, certificate| {
+        let plan = Plan { provider: provider.into(), primary: A.into(), certificate, due_at: T };
+        Slot::Open { plan: Some(plan) }
+    };
+    let proved = Some(CertificateId(7));
+    assert_eq!(opens_at(&[refusing(A, false), candidate(B, false), candidate(C, true)]), planned(C, proved));
+    assert_eq!(opens_at(&[refusing(A, false), refusing(B, true)]), planned(A, None), "nowhere else to go");
+    assert_eq!(opens_at(&[refusing(A, false), candidate(B, false)]), planned(A, None), "R9 stands");
+    assert_eq!(opens_at(&[candidate(A, false), candidate(B, true)]), planned(A, None));
+}
+
+#[test]
+fn who_refuses_now_says_nothing_about_a_job_that_starts_later() {
+    let policy = Story::new(&[refusing(A, false), candidate(B, true)]).policy;
+    assert_eq!(&*opening(&policy, T, Some(T + 1)).unwrap().provider, A);
+    assert_eq!(&*opening(&policy, T, Some(T)).unwrap().provider, B);
+}
+
+#[test]
+fn tries_left_at_a_provider_that_refuses_everything_are_spent_elsewhere_first() {
+    let mut story = Story::new(&[refusing(A, false), candidate(B, true)]);
+    assert_eq!(story.try_once(Refused), to(B, 1000), "the opening went to the one that is proved");
+    story.policy.candidates[0] = candidate(A, false);
+    assert_eq!(story.try_once(Refused), to(A, 0));
+    story.policy.candidates = vec![refusing(A, false), refusing(B, true)];
+    assert_eq!(story.try_once(Refused), to(A, 1000), "all refuse: it goes where it would have gone");
+}
+
+#[test]
+fn r9_a_plan_that_is_unproved_goes_to_the_next_that_is_proved() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true), candidate(C, true)]);
+    story.policy.tries = 1;
+    story.policy.candidates[2].certificate = Some(CertificateId(8));
+    assert_eq!(story.try_once(Refused), to(B, 0));
+    story.policy.candidates[1].certificate = None;
+    assert_eq!(story.unproved(), Next::Retry(Plan { certificate: Some(CertificateId(8)), ..story.plan(C, 0) }));
+}
+
+#[test]
+fn r9_a_plan_that_is_unproved_ends_the_job_with_its_last_failure_when_nothing_else_is_proved() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true)]);
+    story.policy.tries = 1;
+    assert_eq!(story.try_once(FailedThere), to(B, 0));
+    // What was read before it was suspended may still list it.
+    assert_eq!(story.unproved(), Next::GiveUp(Failover::NoVerifiedProvider));
+    let end = story.given_up();
+    assert_eq!((end.class, end.failover), (GiveUpClass::Failure(FailedThere), Failover::NoVerifiedProvider));
+}
+
+#[test]
+fn r9_a_plan_that_is_unproved_takes_the_certificate_that_came_in_its_place() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true)]);
+    story.policy.tries = 1;
+    assert_eq!(story.try_once(Refused), to(B, 0));
+    story.policy.candidates[1].certificate = Some(CertificateId(9));
+    assert_eq!(story.unproved(), Next::Retry(Plan { certificate: Some(CertificateId(9)), ..story.plan(B, 0) }));
+}
+
+#[test]
+fn r9_a_first_plan_that_is_unproved_falls_back_to_the_provider_that_needs_no_certificate() {
+    for policy in [None, Some(Policy::nothing_more())] {
+        let mut story = Story::new(&[refusing(A, false), candidate(B, true)]);
+        let primary = story.plan(A, 0);
+        story.policy = policy.unwrap_or(story.policy);
+        assert_eq!(story.unproved(), Next::Retry(primary));
+    }
+}
+
+#[test]
+fn what_is_said_of_another_plan_changes_nothing() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true)]);
+    let unproved = |certificate| Event {
+        at: T,
+        what: What::Unproved { certificate, follow: Follow { policy: Arc::new(Policy::nothing_more()), jitter: 0 } },
+    };
+    assert_eq!(decide(&story.job, &unproved(None)), Err(Illegal::NotDue), "the first needs none");
+    story.policy.tries = 1;
+    assert_eq!(story.try_once(Refused), to(B, 0));
+    assert_eq!(decide(&story.job, &unproved(Some(CertificateId(8)))), Err(Illegal::NotDue));
+    let attempt = story.start_planned();
+    assert_eq!(decide(&story.job, &unproved(Some(CertificateId(7)))), Err(Illegal::NotDue), "it has started");
+    story.apply(What::Silent { attempt, cause: Cause::Timeout });
+    assert_eq!(decide(&story.job, &unproved(Some(CertificateId(7)))), Err(Illegal::NotDue), "nobody knows");
+    story.apply(What::Cancel);
+    assert_eq!(decide(&story.job, &unproved(Some(CertificateId(7)))), Err(Illegal::JobClosed(JobState::Cancelled)));
+}
+
+#[test]
+fn a_hedge_goes_to_the_next_in_order_that_is_proved_has_tries_and_does_not_refuse() {
+    let hedged = |candidates: &[Candidate]| {
+        let mut story = Story::new(candidates).racing();
+        let first = story.start_planned();
+        assert_eq!(hedges(&story.job, &story.policy), Vec::<&Candidate>::new(), "it may not have left yet");
+        story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
+        hedges(&story.job, &story.policy).iter().map(|c| c.provider.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(hedged(&[candidate(A, false), candidate(B, true), candidate(C, true)]), [B, C]);
+    assert_eq!(hedged(&[candidate(A, false), candidate(B, false), candidate(C, true)]), [C]);
+    assert_eq!(hedged(&[candidate(A, false), refusing(B, true), candidate(C, true)]), [C]);
+    assert_eq!(hedged(&[candidate(A, false)]), [""; 0]);
+}
+
+#[test]
+fn a_hedge_counts_for_the_limits_and_comes_back_to_the_first() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true)]).racing();
+    let by_hand = story.start(B, Trigger::Hand { force: false });
+    story.apply(What::Running { attempt: by_hand, evidence: Evidence::Answer });
+    let names =
+        |story: &Story| hedges(&story.job, &story.policy).iter().map(|c| c.provider.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&story), [A]);
+    let hedge = story.hedge(A);
+    story.apply(What::Running { attempt: hedge, evidence: Evidence::Answer });
+    assert_eq!(names(&story), [""; 0], "both have an open attempt");
+    assert_eq!(story.fail(by_hand, Refused), Next::Wait);
+    assert_eq!(names(&story), [B], "what failed quickly may be tried beside it again");
+    story.policy.max_attempts = 1;
+    assert_eq!(names(&story), [""; 0]);
+    story.policy.max_attempts = 4;
+    story.apply(What::Silent { attempt: hedge, cause: Cause::Timeout });
+    assert_eq!(names(&story), [""; 0], "nothing starts beside an unknown attempt");
+}
+
+#[test]
+fn a_wrong_request_is_not_sent_elsewhere_either() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true), candidate(C, true)]).racing();
+    let first = story.start_planned();
+    story.apply(What::Running { attempt: first, evidence: Evidence::Answer });
+    let hedge = story.hedge(B);
+    assert_eq!(story.fail(hedge, Invalid), Next::Wait);
+    assert_eq!(hedges(&story.job, &story.policy), Vec::<&Candidate>::new());
 }

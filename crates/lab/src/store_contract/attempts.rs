@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use onejob::store::{Applied, Store, Submit};
 use onejob_core::{
-    AttemptId, AttemptState, AttemptStateName, Candidate, CertificateId, Effects, Event, Evidence, Failover, Failure,
-    FailureClass, Follow, GiveUpClass, Illegal, JobId, JobState, Next, Plan, Policy, ResolvedBy, Seen, Slot, Start,
-    Trigger, Usage, Verdict, What,
+    AttemptId, AttemptState, AttemptStateName, Candidate, Effects, Event, Evidence, Failover, Failure, FailureClass,
+    Follow, GiveUpClass, Illegal, JobId, JobState, Next, Plan, Policy, ResolvedBy, Seen, Slot, Start, Trigger, Usage,
+    Verdict, What,
 };
 
 use super::ground::{
@@ -136,9 +136,10 @@ pub async fn r9_no_attempt_goes_elsewhere_without_a_certificate(ground: &Ground)
     let id = made(&store, elsewhere).await.job.id;
     let why = refused(&store, id, What::Start(ground.start("backup", Trigger::Plan))).await;
     assert_eq!(why, Illegal::NotVerified { provider: "backup".into() });
-    let start = Start { certificate: Some(CertificateId(77)), ..ground.start("backup", Trigger::Plan) };
+    let proof = ground.certify(&store, "backup").await;
+    let start = Start { certificate: Some(proof), ..ground.start("backup", Trigger::Plan) };
     let (record, verdict) = does(&store, id, What::Start(start)).await;
-    assert_eq!((verdict, record.job.attempts[0].certificate), (Verdict::Started, Some(CertificateId(77))));
+    assert_eq!((verdict, record.job.attempts[0].certificate), (Verdict::Started, Some(proof)));
     assert_eq!(job(&store, id).await, record);
     // A person may, and it is written down that it was one.
     let id = made(&store, ground.wish("ann", "by hand")).await.job.id;
@@ -219,7 +220,7 @@ pub async fn a_resolution_says_whose_word_it_was(ground: &Ground) {
     let (id, attempt) = (record.job.id, record.job.attempts[0].id);
     does(&store, id, silent(attempt)).await;
     let policy = Policy {
-        candidates: vec![Candidate { provider: "main".into(), certificate: None }],
+        candidates: vec![Candidate { provider: "main".into(), certificate: None, refuses: false }],
         tries: 2,
         max_attempts: 4,
         backoff_ms: 500,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use onejob::intent::{Intent, digest};
 use onejob::store::postgres::DueBy;
 use onejob::store::{
-    Applied, Hold, JobFilter, MemoryStore, PostgresStore, Record, SqliteOptions, SqliteStore, Store, StoredNotice,
-    Submit, Submitted,
+    Applied, Begun, Certificate, Contracts, Hold, JobFilter, MemoryStore, PostgresStore, Record, Run, SqliteOptions,
+    SqliteStore, Store, StoredNotice, Submit, Submitted, Verification, VerificationId,
 };
 use onejob_core::{
-    AttemptId, Cause, Effects, Event, Evidence, Failure, FailureClass, Follow, JobId, Millis, NodeId, Payload, Plan,
-    Policy, Seen, Start, Trigger, Verdict, What,
+    AttemptId, Cause, CertificateId, Digest, Effects, Event, Evidence, Failure, FailureClass, Follow, JobId, Millis,
+    NodeId, Payload, Plan, Policy, Seen, Start, Trigger, Verdict, What,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,6 +22,9 @@ use crate::postgres::{Bouncer, Cluster, Database};
 
 /// Now, in most clauses.
 pub const NOW: Millis = 1_000_000;
+
+/// The digest of the contract of `poster` at every provider.
+pub const CONTRACT: Digest = [0xc0; 32];
 
 /// The node that starts attempts.
 pub const HERE: NodeId = NodeId(0xa0de);
@@ -142,6 +145,34 @@ impl Ground {
         }
     }
 
+    /// A certificate of `provider` for the task of every wish.
+    pub async fn certify(&self, store: &Store, provider: &str) -> CertificateId {
+        let id = CertificateId(self.id());
+        let run = Run { id: VerificationId(self.id()), task: "poster".into(), provider: provider.into() };
+        assert_eq!(store.begin_verification(run.clone(), NOW, NOW + 60).await.unwrap(), Begun::Yes);
+        let certificate = Certificate {
+            id,
+            task: run.task.clone(),
+            provider: run.provider.clone(),
+            contract_digest: CONTRACT,
+            model: None,
+            detail: "{}".into(),
+            issued_at: NOW,
+            valid_until: NOW + 3_600_000,
+            suspended: None,
+        };
+        let passed = Verification {
+            contract_digest: CONTRACT,
+            started_at: NOW,
+            ended_at: NOW,
+            passed: true,
+            report: "{}".into(),
+            certificate: Some(id),
+        };
+        assert!(store.end_verification(run, passed, Some(certificate)).await.unwrap());
+        id
+    }
+
     /// A job with one starting attempt.
     pub async fn starting(&self, store: &Store, key: &str) -> Arc<Record> {
         made(store, self.started_wish("ann", key)).await
@@ -184,6 +215,11 @@ fn now_and_here<T>(work: impl Future<Output = T>) -> T {
 /// A filter that keeps everything.
 pub fn all_jobs() -> JobFilter {
     JobFilter { limit: 100_000, ..JobFilter::default() }
+}
+
+/// What a node is configured with that knows the task of every wish.
+pub fn contracts() -> Arc<Contracts> {
+    Arc::new(Contracts::from([("poster".into(), CONTRACT)]))
 }
 
 pub fn intent(input: &Value) -> Intent {

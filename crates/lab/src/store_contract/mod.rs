@@ -12,6 +12,7 @@ pub mod races;
 pub mod queue;
 pub mod lists;
 pub mod retention;
+pub mod certificates;
 pub mod model;
 
 pub use ground::{Ground, Kind};
@@ -77,6 +78,22 @@ macro_rules! store_clauses {
             retention::r12_an_open_or_unknown_job_is_never_pruned;
             retention::jobs_are_pruned_by_age_in_bounded_steps;
             retention::what_changed_since_a_glance_is_read_at_once;
+            certificates::one_run_of_a_contract_at_a_provider_goes_on_at_a_time;
+            certificates::a_pass_issues_a_certificate_and_is_told_once;
+            certificates::a_failed_run_takes_back_what_the_pair_had;
+            certificates::a_run_that_lost_its_lease_has_lost_its_say;
+            certificates::a_certificate_is_suspended_once_and_noted_where_it_showed;
+            certificates::a_suspension_takes_back_what_was_issued_before_for_the_same_contract;
+            certificates::of_the_certificates_that_hold_the_newest_of_each_contract_is_named;
+            certificates::certificates_go_when_they_ended_long_ago;
+            certificates::r9_a_claim_starts_elsewhere_only_what_stands_on_a_certificate_that_holds;
+            certificates::r9_a_node_that_is_configured_otherwise_starts_nothing_on_a_certificate;
+            certificates::r9_a_start_loses_a_certificate_that_does_not_hold;
+            certificates::r9_a_start_at_the_first_provider_stands_on_nothing;
+            certificates::r9_a_submit_that_goes_elsewhere_waits_for_a_claim;
+            certificates::r9_what_is_unproved_is_planned_anew;
+            certificates::r9_a_suspension_that_meets_a_held_start_comes_second;
+            certificates::r9_a_suspension_that_meets_a_held_claim_comes_second;
             lists::work_is_counted;
             lists::a_closed_store_says_so;
         }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use onejob::intent::Intent;
-use onejob::store::{AttemptFilter, Claim, JobFilter, Record, Result, Store, StoreError, Submit};
+use onejob::store::{
+    AttemptFilter, Certificate, CertificateFilter, Claim, Contracts, JobFilter, Record, Result, Run, Store, StoreError,
+    Submit, Suspend, Verification, VerificationId,
+};
 use onejob_core::{
     AttemptId, AttemptStateName, Candidate, Cause, CertificateId, Effects, Event, Evidence, Failure, FailureClass,
     Follow, JobId, JobState, Millis, NodeId, Plan, Policy, Seen, Slot, Start, Trigger, Usage, What,
@@ -21,6 +24,9 @@ const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const TASKS: [&str; 2] = ["poster", "mail"];
 const PROVIDERS: [&str; 2] = ["main", "backup"];
 const NODES: u128 = 3;
+
+/// Few, so that what is named is often there.
+const CERTIFICATES: u128 = 9;
 
 /// Answers are compared at every step; all rows, which takes longer, every few.
 const EVERY: usize = 5;
@@ -39,6 +45,13 @@ enum Command {
     UnknownLongest(&'static str, usize),
     QueuedDeadlines(usize),
     JobOfAttempt(AttemptId),
+    Begin(Run, Millis),
+    End(Run, Box<Verification>, Option<Box<Certificate>>),
+    Leave(Run),
+    Suspend(Suspend),
+    Valid(&'static str),
+    Certificates(CertificateFilter),
+    PruneCertificates(Millis, usize),
 }
 
 /// Runs `steps` random commands on both stores.
@@ -70,6 +83,15 @@ async fn ask(command: &Command, store: &Store, at: Millis) -> String {
         Command::UnknownLongest(task, limit) => answer(store.unknown_longest(task.into(), limit).await),
         Command::QueuedDeadlines(limit) => answer(store.queued_deadlines(limit).await),
         Command::JobOfAttempt(attempt) => answer(store.job_of_attempt(attempt).await),
+        Command::Begin(run, until) => answer(store.begin_verification(run, at, until).await),
+        Command::End(run, verification, certificate) => {
+            answer(store.end_verification(run, *verification, certificate.map(|c| *c)).await)
+        }
+        Command::Leave(run) => answer(store.leave_verification(run).await),
+        Command::Suspend(suspend) => answer(store.suspend(suspend).await),
+        Command::Valid(task) => answer(store.valid_certificates(task.into(), at).await),
+        Command::Certificates(filter) => answer(store.certificates(filter).await),
+        Command::PruneCertificates(before, limit) => answer(store.prune_certificates(before, limit).await),
     }
 }
 
@@ -103,6 +125,17 @@ async fn compare(reference: &Store, other: &Store, context: &str) {
     }
     let (expected, got) = (reference.awaited_providers().await.unwrap(), other.awaited_providers().await.unwrap());
     assert_eq!(expected, got, "the awaited providers differ: {context}");
+    let certificates = CertificateFilter { limit: 100_000, ..CertificateFilter::default() };
+    assert_eq!(
+        reference.certificates(certificates.clone()).await.unwrap(),
+        other.certificates(certificates).await.unwrap(),
+        "the certificates differ: {context}"
+    );
+    assert_eq!(
+        reference.verifications().await.unwrap(),
+        other.verifications().await.unwrap(),
+        "the verifications differ: {context}"
+    );
     let (expected, got) = (reference.census().await.unwrap(), other.census().await.unwrap());
     assert_eq!(expected, got, "the census differs: {context}");
 }
@@ -117,7 +150,8 @@ struct World {
 impl World {
     fn command(&mut self, jobs: &[Arc<Record>]) -> Command {
         self.now += self.rng.i64(0..20);
-        match self.rng.u8(0..100) {
+        match self.rng.u8(0..112) {
+            100.. => self.about_certificates(jobs),
             0..25 => Command::Submit(Box::new(self.submit())),
             25..28 => Command::Count(self.job(jobs), self.rng.u64(0..3)),
             28..72 => {
@@ -138,6 +172,67 @@ impl World {
                 Command::JobOfAttempt(self.attempt(record.map(|r| &**r)))
             }
         }
+    }
+
+    fn about_certificates(&mut self, jobs: &[Arc<Record>]) -> Command {
+        let run = Run {
+            id: VerificationId(self.rng.u128(1..4)),
+            task: self.one_of(&TASKS).into(),
+            provider: self.one_of(&PROVIDERS).into(),
+        };
+        match self.rng.u8(0..12) {
+            0..3 => Command::Begin(run, self.now + self.rng.i64(0..60)),
+            3..7 => self.end(run),
+            7 => Command::Leave(run),
+            8 => {
+                let job = self.job(jobs);
+                let record = jobs.iter().find(|record| record.job.id == job);
+                let attempt = self.attempt(record.map(|r| &**r));
+                Command::Suspend(Suspend {
+                    certificate: CertificateId(self.rng.u128(1..CERTIFICATES)),
+                    because: "it drifted".into(),
+                    about: self.rng.bool().then_some((job, attempt)),
+                    at: self.now,
+                })
+            }
+            9 => Command::Valid(self.one_of(&TASKS)),
+            10 => Command::Certificates(CertificateFilter {
+                task: self.maybe(&TASKS).map(Into::into),
+                provider: self.maybe(&PROVIDERS).map(Into::into),
+                limit: self.rng.usize(0..6),
+            }),
+            _ => Command::PruneCertificates(self.now - self.rng.i64(0..200), self.rng.usize(0..3)),
+        }
+    }
+
+    fn end(&mut self, run: Run) -> Command {
+        let passed = self.rng.u8(0..5) > 0;
+        let contract_digest = self.digest();
+        let certificate = passed.then(|| Certificate {
+            id: CertificateId(self.rng.u128(1..CERTIFICATES)),
+            task: run.task.clone(),
+            provider: run.provider.clone(),
+            contract_digest,
+            model: self.rng.bool().then(|| "m-1".into()),
+            detail: json!({"at": self.now}).to_string().into(),
+            issued_at: self.now,
+            valid_until: self.now + self.rng.i64(0..400),
+            suspended: None,
+        });
+        let verification = Verification {
+            contract_digest,
+            started_at: self.now - 3,
+            ended_at: self.now,
+            passed,
+            report: json!({"at": self.now}).to_string().into(),
+            certificate: certificate.as_ref().map(|c| c.id),
+        };
+        Command::End(run, Box::new(verification), certificate.map(Box::new))
+    }
+
+    /// Of one of two contracts.
+    fn digest(&mut self) -> [u8; 32] {
+        [u8::from(self.rng.u8(0..4) == 0); 32]
     }
 
     fn submit(&mut self) -> Submit {
@@ -184,11 +279,12 @@ impl World {
 
     fn what(&mut self, record: Option<&Record>) -> What {
         let attempt = self.attempt(record);
-        match self.rng.u8(0..32) {
+        match self.rng.u8(0..35) {
+            32.. => What::Unproved { certificate: self.planned(record), follow: self.follow() },
             0..3 => {
                 let trigger = match self.rng.u8(0..4) {
                     0 => Trigger::Plan,
-                    1 => Trigger::Hedge,
+                    1 => Trigger::Hedge { seen: record.map_or(0, |r| r.job.attempts.len() as u32) },
                     2 => Trigger::Hand { force: false },
                     _ => Trigger::Hand { force: true },
                 };
@@ -219,6 +315,14 @@ impl World {
         }
     }
 
+    /// What the plan stands on, now and then something else.
+    fn planned(&mut self, record: Option<&Record>) -> Option<CertificateId> {
+        match record.map(|record| &record.job.slot) {
+            Some(Slot::Open { plan: Some(plan) }) if self.rng.u8(0..5) > 0 => plan.certificate,
+            Some(_) | None => self.certificate(),
+        }
+    }
+
     fn failure(&mut self) -> Failure {
         Failure {
             class: self.one_of(&FailureClass::ALL),
@@ -229,7 +333,12 @@ impl World {
     }
 
     fn follow(&mut self) -> Follow {
-        let candidates = PROVIDERS.map(|p| Candidate { provider: p.into(), certificate: self.certificate() }).into();
+        let candidates = PROVIDERS.map(|p| Candidate {
+            provider: p.into(),
+            certificate: self.certificate(),
+            refuses: self.rng.u8(0..4) == 0,
+        });
+        let candidates = candidates.into();
         let policy = Policy { candidates, tries: self.rng.u32(1..4), max_attempts: self.rng.u32(1..6), backoff_ms: 8 };
         Follow { policy: Arc::new(policy), jitter: self.rng.u16(0..1001) }
     }
@@ -258,6 +367,7 @@ impl World {
             provider: self.one_of(&PROVIDERS).into(),
             attempts: (0..self.rng.usize(0..4)).map(|_| AttemptId(self.id())).collect(),
             node: self.node(),
+            contracts: Arc::new(self.contracts()),
             at: self.now,
         }
     }
@@ -309,7 +419,11 @@ impl World {
     }
 
     fn certificate(&mut self) -> Option<CertificateId> {
-        self.rng.bool().then(|| CertificateId(self.rng.u128(1..100)))
+        self.rng.bool().then(|| CertificateId(self.rng.u128(1..CERTIFICATES)))
+    }
+
+    fn contracts(&mut self) -> Contracts {
+        TASKS.into_iter().map(|task| (task.into(), self.digest())).collect()
     }
 
     fn id(&mut self) -> u128 {

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use onejob::store::{Claim, Claimed, Record, Store, Submit};
-use onejob_core::{
-    AttemptState, CertificateId, JobId, JobState, Millis, NodeId, Plan, Slot, Start, Trigger, Verdict, What,
-};
+use onejob_core::{AttemptState, JobId, JobState, Millis, NodeId, Plan, Slot, Start, Trigger, Verdict, What};
 
-use super::ground::{Ground, HERE, NOW, does, job, kinds, made, plan, running, succeeded};
+use super::ground::{Ground, HERE, NOW, contracts, does, job, kinds, made, plan, running, succeeded};
 
 async fn claim(ground: &Ground, store: &Store, provider: &str, slots: usize, at: Millis) -> Claimed {
     let attempts = (0..slots).map(|_| ground.attempt_id()).collect();
-    store.claim(Claim { provider: provider.into(), attempts, node: HERE, at }).await.unwrap()
+    store.claim(Claim { provider: provider.into(), attempts, node: HERE, contracts: contracts(), at }).await.unwrap()
 }
 
 fn ids(records: &[Arc<Record>]) -> Vec<JobId> {
@@ -70,7 +68,8 @@ pub async fn a_claim_takes_nothing_that_is_not_due_and_says_when(ground: &Ground
 
 pub async fn a_claim_leaves_other_providers_alone(ground: &Ground) {
     let store = ground.store();
-    let certified = Plan { certificate: Some(CertificateId(9)), ..plan("backup", NOW) };
+    let proof = ground.certify(&store, "backup").await;
+    let certified = Plan { certificate: Some(proof), ..plan("backup", NOW) };
     let elsewhere = made(&store, Submit { plan: certified, ..ground.wish("ann", "elsewhere") }).await.job.id;
     let here = queue(ground, &store, 0, NOW).await;
     assert_eq!(ids(&claim(ground, &store, "main", 5, NOW).await.records), [here]);
@@ -78,7 +77,7 @@ pub async fn a_claim_leaves_other_providers_alone(ground: &Ground) {
     assert_eq!(ids(&claimed.records), [elsewhere]);
     let attempt = &claimed.records[0].job.attempts[0];
     assert_eq!((&*attempt.provider, &*attempt.primary), ("backup", "main"));
-    assert_eq!((attempt.certificate, attempt.by_hand, attempt.node), (Some(CertificateId(9)), false, HERE));
+    assert_eq!((attempt.certificate, attempt.by_hand, attempt.node), (Some(proof), false, HERE));
 }
 
 pub async fn a_job_that_may_not_start_does_not_hold_up_the_line(ground: &Ground) {
@@ -99,7 +98,7 @@ pub async fn two_claims_never_get_the_same_job(ground: &Ground) {
     let claims: Vec<_> = (0..8)
         .map(|_| {
             let (store, attempts) = (store.clone(), (0..8).map(|_| ground.attempt_id()).collect());
-            let wish = Claim { provider: "main".into(), attempts, node: HERE, at: NOW };
+            let wish = Claim { provider: "main".into(), attempts, node: HERE, contracts: contracts(), at: NOW };
             tokio::spawn(async move { store.claim(wish).await.unwrap() })
         })
         .collect();

@@ -6,6 +6,9 @@ const DECIDE: &str = "crates/core/src/decide.rs";
 const MEMORY: &str = "crates/onejob/src/store/memory.rs";
 const ROW: &str = "crates/onejob/src/store/row.rs";
 const SCHEMA: &str = "crates/onejob/src/store/sqlite/migrations/0001_jobs.sql";
+const CERTIFICATES: &str = "crates/onejob/src/store/certificates.rs";
+const CERTIFICATES_SCHEMA: &str = "crates/onejob/src/store/sqlite/migrations/0003_certificates.sql";
+const END_VERIFICATION: &str = "crates/onejob/src/store/sqlite/end_verification.sql";
 const SUBMIT: &str = "crates/onejob/src/store/sqlite/submit.sql";
 const COMPLETE: &str = "crates/onejob/src/store/sqlite/complete.sql";
 const WRITE_JOB: &str = "crates/onejob/src/store/sqlite/write_job.sql";
@@ -69,14 +72,18 @@ pub(super) const WALLS: &[Wall] = &[
             MEMORY,
             "        let mut state = self.writing()?;
         match state.jobs.get(&job).cloned() {
-            Some(record) => state.apply(&record, &event, self.hold.as_ref()),",
+            Some(record) => {
+                let event = state.proved(&record, event);
+                state.apply(&record, &event, self.hold.as_ref())",
             "        let found = self.writing()?.jobs.get(&job).cloned();
         if let Some(hold) = &self.hold {
             hold.between(job);
         }
         let mut state = self.lock();
         match found {
-            Some(record) => state.apply(&record, &event, None),",
+            Some(record) => {
+                let event = state.proved(&record, event);
+                state.apply(&record, &event, None)",
         )],
     },
     Wall {
@@ -139,6 +146,27 @@ pub(super) const WALLS: &[Wall] = &[
         name: "the check on attempts elsewhere",
         edits: &[(SCHEMA, "by_hand OR provider = primary_provider OR certificate_id IS NOT NULL", "1")],
     },
+    Wall {
+        rule: "R9",
+        name: "the trigger on certificates of attempts",
+        edits: &[(CERTIFICATES_SCHEMA, "SELECT RAISE(ABORT, 'attempts_certificate_holds')", "SELECT 1")],
+    },
+    Wall {
+        rule: "R9",
+        name: "the trigger on certificates",
+        edits: &[(CERTIFICATES_SCHEMA, "SELECT RAISE(ABORT, 'certificates_never_change')", "SELECT 1")],
+    },
+    Wall {
+        rule: "R9",
+        name: "the look at a certificate in the transaction of the start",
+        edits: &[(CERTIFICATES, "            && certificate.holds(at)", "")],
+    },
+    Wall {
+        rule: "R9",
+        name: "the comparison of contracts in a claim",
+        edits: &[(CERTIFICATES, "contracts.is_none_or(|known|", "contracts.is_none_or(|known| true ||")],
+    },
+    Wall { rule: "R9", name: "the lease of a run", edits: &[(END_VERIFICATION, "AND run = ?3", "AND ?3 = ?3")] },
     Wall {
         rule: "R10",
         name: "synchronous = FULL",

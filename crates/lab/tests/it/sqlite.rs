@@ -173,7 +173,10 @@ async fn a_damaged_row_holds_up_neither_the_line_nor_the_start() {
     let node = NodeId(u128::MAX);
     assert_eq!(keys(&store.reap(node, NOW, 10).await.unwrap()), ["sound, live"]);
     let attempts = vec![ground.attempt_id(), ground.attempt_id()];
-    let claimed = store.claim(Claim { provider: "main".into(), attempts, node, at: NOW }).await.unwrap();
+    let claimed = store
+        .claim(Claim { provider: "main".into(), attempts, node, contracts: Default::default(), at: NOW })
+        .await
+        .unwrap();
     assert_eq!((keys(&claimed.records), claimed.next_due), (vec!["sound".to_owned()], None), "nobody waits for it");
 }
 

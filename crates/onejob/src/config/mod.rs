@@ -337,7 +337,7 @@ impl Task {
     /// The policy of this task for a job that is, or is not, pinned to a provider. Certificates come
     /// with verification.
     pub fn policy(&self, pinned: Option<&str>) -> Policy {
-        let candidate = |provider: &Text| Candidate { provider: provider.clone(), certificate: None };
+        let candidate = |provider: &Text| Candidate { provider: provider.clone(), certificate: None, refuses: false };
         let candidates = match pinned {
             Some(pinned) => self.providers.iter().filter(|p| &***p == pinned).map(candidate).collect(),
             None => self.providers.iter().map(candidate).collect(),

@@ -40,7 +40,7 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
     let input_schema = section.get("input_schema").map(|item| schema(&item));
     let input_schema = input_schema.flatten();
     let chat_node = chat_block.as_ref().map(|item| item.node);
-    let chat = chat_block.map(|item| chat(&item)).flatten();
+    let chat = chat_block.and_then(|item| chat(&item));
     let output = section.get("output").and_then(|item| output(&item)).unwrap_or_default();
     let surroundings = contract::Surroundings {
         input_schema: input_schema.as_ref(),
@@ -70,6 +70,7 @@ pub(super) fn read(name: &str, item: &Item<'_>, known: &Providers) -> Option<Tas
         digest,
     };
     remark_on_unknown(&section, &task, known);
+    remark_without_contract(&section, &task);
     section.end(&[]);
     Some(task)
 }
@@ -98,13 +99,6 @@ fn providers_of(item: &Item<'_>, known: &Providers, chat: Option<&Item<'_>>) -> 
             item.error(format!("there is no provider {name:?}; {hint}"));
         }
         providers.push(name.into());
-    }
-    if let [first, _, ..] = &*providers {
-        let message = format!(
-            "failover to another provider needs a certificate, and there are none yet: without a pinned provider, jobs \
-             go to {first:?} only"
-        );
-        item.not_yet(&message);
     }
     if let Some(chat) = chat.filter(|_| !chat_is_read) {
         chat.remark(RemarkKind::NoEffect, "none of the task's providers sends a chat: this block has no effect");
@@ -135,9 +129,7 @@ fn tries(section: &Section<'_>) -> (u32, u32) {
 fn hedge_after(item: &Item<'_>, effects: Effects) -> Option<Duration> {
     let value = item.duration(MILLISECOND..=DAY);
     match effects {
-        Effects::Racing => {
-            item.not_yet("hedging is not supported yet: no second provider is started after this silence")
-        }
+        Effects::Racing => {}
         Effects::Exclusive => item.error(
             "needs effects = \"racing\": it starts a second attempt beside the first, and this task is exclusive",
         ),
@@ -189,6 +181,28 @@ fn output(item: &Item<'_>) -> Option<OutputContract> {
     let allow_control_tokens = section.get("allow_control_tokens").and_then(|item| item.boolean()).unwrap_or(false);
     section.end(&[]);
     Some(OutputContract { schema: compiled, strict: strict.unwrap_or(false), rules, allow_control_tokens })
+}
+
+/// What does nothing in a task that no provider can prove itself for.
+fn remark_without_contract(section: &Section<'_>, task: &Task) {
+    if section.get("contract").is_some() {
+        return;
+    }
+    if let [first, _, ..] = &*task.providers
+        && let Some(item) = section.get("providers")
+    {
+        let message = format!(
+            "failover to another provider needs a certificate, and a task without a contract gets none: without a \
+             pinned provider, jobs go to {first:?} only"
+        );
+        item.remark(RemarkKind::NoEffect, &message);
+    }
+    if let Some(item) = section.get("hedge_after") {
+        item.remark(
+            RemarkKind::NoEffect,
+            "a second attempt needs a provider with a certificate, and a task without a contract gets none",
+        );
+    }
 }
 
 /// How an unknown attempt of this task can end in this build.

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::hedge::{self, Hedging};
 use super::lane::{Lane, Slot};
 use super::member::Member;
 use super::metrics::{self, AttemptProvider};
@@ -43,6 +44,7 @@ struct Runner {
     /// The boot id under which the attempt was recorded: only its lease lets us send.
     recorded_by: NodeId,
     started: Instant,
+    hedging: Option<Hedging>,
 }
 
 /// How a call ended.
@@ -115,7 +117,9 @@ async fn disown_one(inner: &Arc<Inner>, attempt: AttemptId) -> Result<(), StoreE
     }
     let message = "the store did not say that the attempt was recorded, so it was not sent".into();
     let failure = Failure { message, ..Failure::from(FailureClass::NotSent) };
-    let (seen, evidence, follow) = (Seen::default(), Evidence::Answer, inner.follow(&record));
+    let left = record.job.attempt(attempt).map(|attempt| attempt.provider.clone());
+    let follow = inner.follow(&record, left.as_deref()).await?;
+    let (seen, evidence) = (Seen::default(), Evidence::Answer);
     let what = What::Failed { attempt, failure, seen, evidence, follow };
     let applied = inner.store.apply(record.job.id, Event { at: inner.now(), what }).await?;
     let (job, attempt) = names(record.job.id, attempt);
@@ -150,7 +154,8 @@ impl Runner {
     fn of_last(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Arc<Record>) -> Option<Runner> {
         let last = record.job.attempts.last()?;
         let (attempt, recorded_by, started) = (last.id, last.node, Instant::now());
-        Some(Runner { inner: inner.clone(), lane: lane.clone(), slot, record, attempt, recorded_by, started })
+        let (inner, lane, hedging) = (inner.clone(), lane.clone(), None);
+        Some(Runner { inner, lane, slot, record, attempt, recorded_by, started, hedging })
     }
 
     async fn run(mut self) {
@@ -211,7 +216,9 @@ impl Runner {
         let progress = Progress::new();
         let mut call = pin!(lane.provider.send(request, &progress));
         let mut stage = self.inner.stage.subscribe();
-        let mut look = self.started + RUNNING_AFTER;
+        // A task that hedges sooner needs to be known as running sooner.
+        let running_after = task.hedge_after.map_or(RUNNING_AFTER, |hedge| hedge.min(RUNNING_AFTER));
+        let mut look = self.started + running_after;
         let mut recorded_running = false;
         loop {
             tokio::select! {
@@ -228,11 +235,12 @@ impl Runner {
                 }
                 () = tokio::time::sleep_until(deadline) => break,
                 () = tokio::time::sleep_until(look), if !recorded_running => {
-                    look += RUNNING_AFTER;
+                    look += running_after;
                     // Still connecting, or still sending: not with the provider yet.
                     if matches!(progress.phase(), Phase::AwaitingHeaders | Phase::InBody) {
                         recorded_running = true;
                         self.tell(What::Running { attempt: self.attempt, evidence: Evidence::Answer }).await;
+                        self.hedging = hedge::watch_over(&inner, &self.record, self.attempt, self.started);
                     }
                 }
             }
@@ -253,9 +261,14 @@ impl Runner {
     }
 
     async fn settle(mut self, task: &Task, answer: Answer, deadline: Instant) {
+        self.learn(&answer);
         match answer {
             Answer::Done { output, seen } => match task.output.accept(&submit::input_of(&self.record), output) {
                 Ok(output) => {
+                    // The work is done and may win; nothing more is sent there.
+                    if let Some(drift) = self.inner.drift(task, &self.lane.name, &seen) {
+                        self.take_back(task, &drift).await;
+                    }
                     let result = payload(&output);
                     self.tell(What::Succeeded { attempt: self.attempt, result, seen, evidence: Evidence::Answer })
                         .await;
@@ -264,14 +277,19 @@ impl Runner {
                     let message =
                         format!("the answer breaks the task's contract at {:?}: {violation}", violation.pointer);
                     let failure = Failure { message: message.into(), ..Failure::from(FailureClass::BrokenContract) };
+                    self.take_back(task, &failure.message).await;
                     self.settle_failed(failure, seen).await;
                 }
             },
             Answer::Accepted { handle, seen: _ } => {
                 self.tell(What::Handle { attempt: self.attempt, handle }).await;
+                self.hedging = hedge::watch_over(&self.inner, &self.record, self.attempt, self.started);
                 self.await_in_background(deadline).await;
             }
             Answer::Broken { meaning: Meaning::Failed(class), status, retry_after_ms, message, seen, .. } => {
+                if class == FailureClass::BrokenContract {
+                    self.take_back(task, &message).await;
+                }
                 self.settle_failed(Failure { class, status, message, retry_after_ms }, seen).await;
             }
             Answer::Broken { meaning: Meaning::Unknown(cause), status, message, .. } => {
@@ -298,14 +316,68 @@ impl Runner {
     }
 
     async fn settle_failed(&mut self, failure: Failure, seen: Seen) {
-        let follow = self.inner.follow(&self.record);
+        let (inner, record, lane) = (self.inner.clone(), self.record.clone(), self.lane.clone());
+        let Some(follow) = self.patiently(|| inner.follow(&record, Some(&lane.name))).await else { return };
         self.tell(What::Failed { attempt: self.attempt, failure, seen, evidence: Evidence::Answer, follow }).await;
     }
 
     async fn fall_silent(&mut self, cause: Cause, why: &str) {
+        self.hedging = None;
         let (job, attempt) = self.names();
         warn!(%job, %attempt, owner = %self.record.owner, provider = %self.lane.name, cause = cause.as_str(), why, "nobody knows what became of the attempt");
         self.tell(What::Silent { attempt: self.attempt, cause }).await;
+    }
+
+    /// What the answer says about its provider, whatever it says about the work.
+    fn learn(&self, answer: &Answer) {
+        let circuit = &self.lane.circuit;
+        let changed = match answer {
+            Answer::Broken {
+                meaning: Meaning::Failed(FailureClass::Refused | FailureClass::NotSent),
+                retry_after_ms,
+                ..
+            } => circuit.refused(*retry_after_ms),
+            // Silence says nothing.
+            Answer::Broken { meaning: Meaning::Unknown(_), .. } => false,
+            Answer::Broken { meaning: Meaning::Failed(_), .. } | Answer::Done { .. } | Answer::Accepted { .. } => {
+                circuit.answered()
+            }
+        };
+        if changed {
+            let (provider, is_open) = (&self.lane.name, circuit.is_open());
+            warn!(%provider, is_open, "a provider refuses everything, or answers again");
+            self.inner.metrics.circuit(provider, is_open);
+        }
+    }
+
+    /// The answer says that its provider is not what it proved to be: before the job goes on, nothing more
+    /// goes there.
+    async fn take_back(&mut self, task: &Task, because: &str) {
+        let (inner, lane, about) = (self.inner.clone(), self.lane.clone(), (self.record.job.id, self.attempt));
+        self.patiently(|| inner.take_back(task, &lane.name, because, about)).await;
+    }
+
+    /// Asks the store until it answers; nothing if the node stops before.
+    async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut pause = STORE_RETRY.0;
+        let mut stage = self.inner.stage.subscribe();
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(error) => {
+                    let (job, attempt) = self.names();
+                    self.inner.metrics.store_errors.inc();
+                    warn!(%job, %attempt, %error, "the store is away: keeping what became of an attempt");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_RETRY.1),
+                () = stopping(&mut stage) => return None,
+            }
+        }
     }
 
     /// Brings an event to the store, and stays with it while the store is away: what the provider
@@ -417,6 +489,7 @@ fn log_verdict(
         | Verdict::Ended(_)
         | Verdict::EndedAfterClose
         | Verdict::Cancelled
+        | Verdict::Replanned(_)
         | Verdict::Reopened
         | Verdict::Expired => info!(%job, %attempt, %owner, %provider, state, outcome, "attempt"),
     }

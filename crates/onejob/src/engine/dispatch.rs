@@ -8,7 +8,7 @@ use tracing::warn;
 use super::lane::{Lane, Slot};
 use super::{Inner, Stage, attempt};
 use crate::id;
-use crate::store::Claim;
+use crate::store::{Claim, Unproved};
 
 /// Most attempts that one claim starts: a claim holds slots while it commits.
 const CLAIM_BATCH: usize = 64;
@@ -48,7 +48,13 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         let held = slots.len();
         let attempts: Vec<_> = slots.iter().map(|_| id::new_attempt_id()).collect();
         let at = inner.now();
-        let claim = Claim { provider: lane.name.clone(), attempts: attempts.clone(), node: inner.member.node(), at };
+        let claim = Claim {
+            provider: lane.name.clone(),
+            attempts: attempts.clone(),
+            node: inner.member.node(),
+            contracts: inner.proofs.contracts(&lane.name),
+            at,
+        };
         let claimed = match inner.store.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
@@ -67,9 +73,24 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
             }
             attempt::spawn(inner, lane, slot, record);
         }
+        let again = replan(inner, &claimed.unproved).await;
         if got < held {
-            return claimed.next_due;
+            return [claimed.next_due, again].into_iter().flatten().min();
         }
         lane.keep_backlog();
     }
+}
+
+/// Plans anew what may not start here. Says when to come back for what is left.
+async fn replan(inner: &Inner, unproved: &[Unproved]) -> Option<i64> {
+    let mut again = None;
+    for unproved in unproved {
+        let left = inner.replan(unproved).await.unwrap_or_else(|error| {
+            inner.metrics.store_errors.inc();
+            warn!(job = id::job_text(unproved.record.job.id), %error, "could not plan a job anew");
+            Some(inner.now() + AFTER_STORE_ERROR_MS)
+        });
+        again = [again, left].into_iter().flatten().min();
+    }
+    again
 }

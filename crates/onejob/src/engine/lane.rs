@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use onejob_core::{Millis, Text};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use super::circuit::Circuit;
 use crate::provider::Provider;
 
 /// How many calls past their deadline may be awaited at a provider, for each of its slots, before
@@ -16,6 +17,8 @@ const LINGERING_PER_SLOT: usize = 16;
 pub(crate) struct Lane {
     pub(crate) name: Text,
     pub(crate) provider: Provider,
+    /// Whether it has lately refused everything.
+    pub(crate) circuit: Circuit,
     slots: Arc<Semaphore>,
     lingering: Arc<Semaphore>,
     backlog: AtomicBool,
@@ -43,6 +46,7 @@ impl Lane {
         Lane {
             name,
             provider,
+            circuit: Circuit::default(),
             slots: Arc::new(Semaphore::new(concurrency)),
             lingering: Arc::new(Semaphore::new(concurrency.saturating_mul(LINGERING_PER_SLOT))),
             backlog: AtomicBool::new(false),

@@ -46,6 +46,9 @@ pub struct Metrics {
     pub(crate) attempts: Family<AttemptOutcome, Counter>,
     pub(crate) races_lost: Counter,
     pub(crate) duplicate_effects: Counter,
+    pub(crate) suspended: Counter,
+    pub(crate) hedges: Counter,
+    pub(crate) circuit_open: Family<AttemptProvider, Gauge>,
     pub(crate) store_errors: Counter,
     pub(crate) attempt_seconds: Family<AttemptProvider, Histogram>,
     pub(crate) start_seconds: Histogram,
@@ -60,7 +63,7 @@ pub struct Metrics {
     log_bytes: Gauge,
 }
 
-/// Label of durations at providers.
+/// Label of what is measured at providers.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct AttemptProvider {
     /// The provider's name.
@@ -93,6 +96,9 @@ impl Metrics {
             attempts: Family::default(),
             races_lost: Counter::default(),
             duplicate_effects: Counter::default(),
+            suspended: Counter::default(),
+            hedges: Counter::default(),
+            circuit_open: Family::default(),
             store_errors: Counter::default(),
             attempt_seconds: Family::new_with_constructor(long),
             start_seconds: short(),
@@ -122,6 +128,17 @@ impl Metrics {
             "duplicate_effects",
             "Of these, attempts that had succeeded: somebody may owe a refund",
             self.duplicate_effects.clone(),
+        );
+        r.register(
+            "certificates_suspended",
+            "Certificates taken back because of an answer, or by hand",
+            self.suspended.clone(),
+        );
+        r.register("hedges", "Attempts that race a silent one", self.hedges.clone());
+        r.register(
+            "provider_circuit_open",
+            "1 while a provider refuses everything and jobs with a proved place to go go there",
+            self.circuit_open.clone(),
         );
         r.register("store_errors", "Calls to the store that failed", self.store_errors.clone());
         r.register("attempt_seconds", "From start to end of an attempt", self.attempt_seconds.clone());
@@ -157,12 +174,20 @@ impl Metrics {
         self.attempts.get_or_create(&AttemptOutcome { provider: provider.into(), outcome: outcome.into() }).inc();
     }
 
+    /// Whether a provider refuses everything now.
+    pub(crate) fn circuit(&self, provider: &str, is_open: bool) {
+        let label = AttemptProvider { provider: provider.into() };
+        self.circuit_open.get_or_create(&label).set(i64::from(is_open));
+    }
+
     /// Counts what an event made of a job.
     pub(crate) fn verdict(&self, state: JobState, verdict: &Verdict) {
         match verdict {
             Verdict::Won => self.job("succeeded"),
             Verdict::Cancelled => self.job("cancelled"),
-            Verdict::Expired | Verdict::Ended(Next::GiveUp(_)) => self.job("failed"),
+            Verdict::Expired | Verdict::Ended(Next::GiveUp(_)) | Verdict::Replanned(Next::GiveUp(_)) => {
+                self.job("failed")
+            }
             Verdict::Superseded { .. } => {
                 self.races_lost.inc();
                 self.duplicate_effects.inc();
@@ -172,6 +197,7 @@ impl Metrics {
             }
             Verdict::EndedAfterClose
             | Verdict::Ended(Next::Retry(_) | Next::Wait)
+            | Verdict::Replanned(Next::Retry(_) | Next::Wait)
             | Verdict::Started
             | Verdict::Recorded
             | Verdict::AlreadySo
@@ -223,7 +249,8 @@ pub(crate) fn outcome(what: &What, verdict: &Verdict) -> Option<String> {
             | What::Handle { .. }
             | What::Cancel
             | What::Reopen { .. }
-            | What::DeadlinePassed => None,
+            | What::DeadlinePassed
+            | What::Unproved { .. } => None,
         },
         Verdict::Started
         | Verdict::Recorded
@@ -231,6 +258,7 @@ pub(crate) fn outcome(what: &What, verdict: &Verdict) -> Option<String> {
         | Verdict::AlreadyWon
         | Verdict::TooLate(_)
         | Verdict::Cancelled
+        | Verdict::Replanned(_)
         | Verdict::Reopened
         | Verdict::Expired => None,
     }

@@ -2,10 +2,11 @@
 //! brings whatever becomes of them to the store. It decides nothing about states; it tells the
 //! store what happened.
 //!
-//! Reading order: this file (what the API calls), `submit`, `dispatch`, `attempt`, `reconcile`,
-//! `operator`, `member`.
+//! Reading order: this file (what the API calls), `submit`, `dispatch`, `attempt`, `proof` (who may take
+//! over), `circuit`, `hedge`, `reconcile`, `operator`, `member`.
 
 mod clock;
+mod circuit;
 mod lane;
 mod wake;
 pub mod metrics;
@@ -14,6 +15,8 @@ mod submit;
 mod within;
 mod dispatch;
 mod attempt;
+mod proof;
+mod hedge;
 mod reconcile;
 mod operator;
 mod member;
@@ -23,7 +26,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onejob_core::{AttemptId, Event, Follow, JobId, Millis, Next, Payload, Policy, Text, Verdict, What};
+use onejob_core::{AttemptId, Event, JobId, Millis, Next, Payload, Text, Verdict, What};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -39,6 +42,7 @@ use crate::store::{
 use lane::{Lane, Lanes, Slot};
 use member::Member;
 use metrics::Metrics;
+use proof::Proofs;
 use wake::Changes;
 
 pub use door::Invalid;
@@ -67,6 +71,7 @@ pub(crate) struct Inner {
     config: Arc<Config>,
     store: Store,
     member: Member,
+    proofs: Proofs,
     lanes: Arc<Lanes>,
     changes: Arc<Changes>,
     metrics: Metrics,
@@ -116,6 +121,7 @@ impl Engine {
             inner: Arc::new(Inner {
                 lanes: Arc::new(Lanes::new(lanes, config.server.max_in_flight)),
                 member: Member::new(&store),
+                proofs: Proofs::of(&config),
                 store,
                 changes: Arc::default(),
                 metrics: Metrics::new(),
@@ -143,6 +149,7 @@ impl Engine {
         loops.spawn(reconcile::expire_jobs(inner.clone()));
         loops.spawn(reconcile::give_up_unknowns(inner.clone()));
         loops.spawn(reconcile::prune_finished(inner.clone()));
+        loops.spawn(proof::keep_fresh(inner.clone()));
         loops.spawn(member::keep_lease(inner.clone()));
         loops.spawn(member::reap_the_dead(inner.clone()));
         loops.spawn(member::follow_others(inner.clone()));
@@ -288,13 +295,6 @@ impl Inner {
         record.intent.as_ref().and_then(|intent| self.config.tasks.get(&intent.task))
     }
 
-    /// What the job's task allows to follow a failure, as it is configured now.
-    fn follow(&self, record: &Record) -> Follow {
-        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
-        let policy = self.task_of(record).map_or_else(Policy::nothing_more, |task| task.policy(pinned));
-        Follow { policy: Arc::new(policy), jitter: fastrand::u16(0..=1000) }
-    }
-
     /// The clock that decides: the store's.
     fn now(&self) -> Millis {
         self.store.now()
@@ -319,6 +319,11 @@ impl Inner {
         self.lanes.try_slot(lane).filter(|_| !self.draining())
     }
 
+    /// A slot at `lane`, unless jobs wait there: nobody overtakes them.
+    fn slot_in_line(&self, lane: &Lane) -> Option<Slot> {
+        if lane.has_backlog() { None } else { self.slot(lane) }
+    }
+
     /// After every write: tells who waits, counts, and wakes the lanes that have new work.
     fn observe(&self, applied: &Applied) {
         match applied {
@@ -328,7 +333,9 @@ impl Inner {
                 self.expect(record);
                 match verdict {
                     Verdict::Unknown => self.sweep.notify_waiters(),
-                    Verdict::Ended(Next::Retry(_)) | Verdict::Reopened if record.job.deadline.is_some() => {
+                    Verdict::Ended(Next::Retry(_)) | Verdict::Replanned(Next::Retry(_)) | Verdict::Reopened
+                        if record.job.deadline.is_some() =>
+                    {
                         self.sweep.notify_waiters();
                     }
                     Verdict::Started
@@ -338,6 +345,7 @@ impl Inner {
                     | Verdict::AlreadyWon
                     | Verdict::Superseded { .. }
                     | Verdict::Ended(_)
+                    | Verdict::Replanned(_)
                     | Verdict::EndedAfterClose
                     | Verdict::TooLate(_)
                     | Verdict::Cancelled
@@ -389,10 +397,14 @@ impl Inner {
     }
 
     async fn warn_of_orphans(&self) -> Result<(), StoreError> {
-        for provider in self.store.awaited_providers().await? {
-            if self.lanes.get(&provider).is_none() {
-                warn!(%provider, "jobs are queued for a provider that is not configured: they wait until it is again");
+        let orphaned = |awaited: Vec<Text>| awaited.into_iter().filter(|provider| self.lanes.get(provider).is_none());
+        if self.member.is_alone() {
+            for provider in orphaned(self.store.awaited_providers().await?) {
+                self.replan_all_at(&provider).await?;
             }
+        }
+        for provider in orphaned(self.store.awaited_providers().await?) {
+            warn!(%provider, "jobs are queued for a provider that is not configured: they wait until it is again");
         }
         Ok(())
     }

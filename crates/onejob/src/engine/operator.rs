@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onejob_core::{
-    AttemptId, Event, Evidence, Failure, FailureClass, JobId, Policy, Start, Text, Trigger, Verdict, What, decide,
+    AttemptId, Event, Evidence, Failure, FailureClass, JobId, Start, Text, Trigger, Verdict, What, decide,
 };
 use serde_json::Value;
 
@@ -61,9 +61,8 @@ impl Engine {
         let Some(intent) = &record.intent else {
             return self.tell(record.job.id, None, What::Reopen { provider: "".into() }).await.map(ByHand::Not);
         };
-        let Some(first) =
-            self.policy_of(record).and_then(|policy| policy.candidates.first().map(|c| c.provider.clone()))
-        else {
+        let policy = self.inner.task_of(record).map(|task| task.policy(intent.provider.as_deref()));
+        let Some(first) = policy.and_then(|policy| policy.candidates.first().map(|c| c.provider.clone())) else {
             return Ok(ByHand::NoSuchProvider(format!("the task {} is not configured any more", intent.task)));
         };
         self.tell(record.job.id, None, What::Reopen { provider: first }).await.map(ByHand::Not)
@@ -81,13 +80,14 @@ impl Engine {
         force: bool,
     ) -> Result<ByHand, StoreError> {
         let job = record.job.id;
-        let policy = self.policy_of(record);
-        let Some(primary) = policy.as_ref().and_then(|p| p.candidates.first()).map(|c| c.provider.clone()) else {
+        let policy = self.inner.policy(record, None).await?;
+        let Some(primary) = policy.candidates.first().map(|c| c.provider.clone()) else {
             return Ok(ByHand::NoSuchProvider("the task of this job is not configured any more".into()));
         };
         let provider: Text = provider.map_or_else(|| primary.clone(), Text::from);
-        let of_task = policy.is_some_and(|p| p.candidates.iter().any(|c| c.provider == provider));
-        let Some(lane) = self.inner.lanes.get(&provider).filter(|_| of_task).cloned() else {
+        let candidate = policy.candidates.iter().find(|c| c.provider == provider);
+        let lane = self.inner.lanes.get(&provider).cloned();
+        let (Some(candidate), Some(lane)) = (candidate, lane) else {
             return Ok(ByHand::NoSuchProvider(format!("{provider} is no provider of this job's task")));
         };
         let trigger = Trigger::Hand { force };
@@ -95,7 +95,7 @@ impl Engine {
             attempt: id::new_attempt_id(),
             provider,
             primary,
-            certificate: None,
+            certificate: candidate.certificate,
             trigger,
             node: self.inner.member.node(),
         };
@@ -143,9 +143,9 @@ impl Engine {
                 failure: Failure { message: reason, ..Failure::from(FailureClass::NotExecuted) },
                 seen: Default::default(),
                 evidence,
-                follow: self.inner.follow(record),
+                follow: self.inner.follow(record, None).await?,
             },
-            Word::Abandoned => What::Abandoned { attempt, evidence, follow: self.inner.follow(record) },
+            Word::Abandoned => What::Abandoned { attempt, evidence, follow: self.inner.follow(record, None).await? },
         };
         self.tell(record.job.id, Some(attempt), what).await.map(Resolved::Told)
     }
@@ -155,11 +155,6 @@ impl Engine {
             Some(task) => task.output.accept(&submit::input_of(record), result),
             None => Ok(result),
         }
-    }
-
-    fn policy_of(&self, record: &Record) -> Option<Policy> {
-        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
-        self.inner.task_of(record).map(|task| task.policy(pinned))
     }
 }
 

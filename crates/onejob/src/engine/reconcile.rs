@@ -48,11 +48,15 @@ async fn prune_due(inner: Arc<Inner>) -> Result<Option<Millis>, StoreError> {
         let pruned = inner.store.prune(Prune { after, ended_before, limit: SWEEP_BATCH }).await?;
         match pruned.next {
             Some(next) => after = next,
-            None => return Ok(Some(inner.now() + PRUNE_EVERY_MS)),
+            None => break,
         }
         // Callers go first.
         tokio::task::yield_now().await;
     }
+    while inner.store.prune_certificates(ended_before, SWEEP_BATCH).await? == SWEEP_BATCH {
+        tokio::task::yield_now().await;
+    }
+    Ok(Some(inner.now() + PRUNE_EVERY_MS))
 }
 
 async fn run<F>(inner: Arc<Inner>, sweep: fn(Arc<Inner>) -> F)
@@ -123,7 +127,8 @@ async fn give_up(inner: &Inner, listed: &ListedAttempt, patience: Duration) -> R
     let Some(record) = inner.store.job(listed.job).await? else { return Ok(false) };
     let attempt = listed.attempt.id;
     let reason = format!("unknown for {patience:?}: the task declares on_unknown.abandon_after").into();
-    let what = What::Abandoned { attempt, evidence: Evidence::Policy { reason }, follow: inner.follow(&record) };
+    let follow = inner.follow(&record, None).await?;
+    let what = What::Abandoned { attempt, evidence: Evidence::Policy { reason }, follow };
     let applied = inner.store.apply(listed.job, Event { at: inner.now(), what }).await?;
     let done = matches!(applied, Applied::Done { .. });
     if done {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Engine, Inner, attempt, detached, lane::Lane, lane::Slot};
+use super::{Engine, Inner, attempt, detached};
 use crate::config::ProviderKind;
 use crate::id;
 use crate::intent::Intent;
@@ -156,14 +156,16 @@ impl Inner {
     }
 
     async fn store_order(self: &Arc<Inner>, order: Order, received: Instant) -> Result<Ordered, StoreError> {
-        let mut submit = match self.planned(order) {
+        let mut submit = match self.planned(order).await {
             Ok(submit) => submit,
             Err(refusal) => return Ok(Ordered::Refused(refusal)),
         };
         let (plan, at) = (&submit.plan, submit.at);
         let lane = self.lanes.get(&plan.provider).cloned();
-        let startable = plan.due_at <= at && submit.deadline.is_none_or(|deadline| deadline > at);
-        let slot = lane.as_ref().filter(|_| startable).and_then(|lane| self.slot_without_overtaking(lane));
+        // What goes elsewhere is claimed, with a look at its certificate.
+        let startable =
+            plan.provider == plan.primary && plan.due_at <= at && submit.deadline.is_none_or(|deadline| deadline > at);
+        let slot = lane.as_ref().filter(|_| startable).and_then(|lane| self.slot_in_line(lane));
         submit.start = slot.as_ref().map(|_| Start {
             attempt: id::new_attempt_id(),
             provider: plan.provider.clone(),
@@ -202,10 +204,11 @@ impl Inner {
     }
 
     /// What the store is asked for; it waits in line until a start is added.
-    pub(super) fn planned(&self, order: Order) -> Result<Submit, Refusal> {
+    pub(super) async fn planned(&self, order: Order) -> Result<Submit, Refusal> {
         let task = self.config.tasks.get(&order.intent.task).ok_or(Refusal::NoSuchTask)?;
         let at = self.now();
-        let plan = opening(&task.policy(order.intent.provider.as_deref()), at, order.run_at);
+        let policy = self.opening_policy(task, order.intent.provider.as_deref(), at, order.run_at).await;
+        let plan = opening(&policy, at, order.run_at);
         let plan = plan.ok_or(Refusal::NoSuchTask)?;
         let kind = self.config.providers.get(&plan.provider).map(|p| &p.kind);
         if matches!(kind, None | Some(ProviderKind::Worker)) {
@@ -233,10 +236,6 @@ impl Inner {
         if let StoreError::OutcomeUnknown(_) = error {
             attempt::disown(self, attempts.into_iter().collect());
         }
-    }
-
-    fn slot_without_overtaking(&self, lane: &Lane) -> Option<Slot> {
-        if lane.has_backlog() { None } else { self.slot(lane) }
     }
 }
 

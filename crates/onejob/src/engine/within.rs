@@ -53,7 +53,7 @@ impl Engine {
         if inner.draining() {
             return Err(Refusal::Stopping.into());
         }
-        let submit = inner.planned(order)?;
+        let submit = inner.planned(order).await?;
         let submitted = store.submit_in(transaction, &submit).await?;
         Ok(Uncommitted { engine: self.clone(), submitted })
     }

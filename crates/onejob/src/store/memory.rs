@@ -1,18 +1,24 @@
 //! The reference store: `decide` over a map, under one mutex. What the other stores do must look
 //! like this from outside; the model-based test compares every answer and every row.
 
+mod certificates;
+mod index;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onejob_core::{AttemptId, AttemptState, Cause, Event, JobId, Millis, NodeId, Slot, Text, Touched, What, decide};
+use onejob_core::{
+    AttemptId, Cause, CertificateId, Event, Illegal, JobId, Millis, NodeId, Text, Touched, What, decide,
+};
 
 use super::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
 use super::record::{Hold, cancelled_unseen, planned_start, record_after};
 use super::{
-    Applied, AttemptFilter, COUNT_CAP, Census, Claim, Claimed, Glance, JobFilter, ListedAttempt, Prune, Pruned, Record,
-    Result, StoreError, StoredNotice, Submit, Submitted, Tombstone, Work,
+    Applied, AttemptFilter, COUNT_CAP, Census, Certificate, Checked, Claim, Claimed, Glance, JobFilter, ListedAttempt,
+    MOST_UNPROVED, Prune, Pruned, Record, Result, StoreError, StoredNotice, Submit, Submitted, Tombstone,
+    VerificationId, Work,
 };
 
 /// Jobs in memory. Nothing survives the process.
@@ -35,6 +41,9 @@ struct State {
     unknown: BTreeSet<(Millis, AttemptId)>,
     notices: HashMap<JobId, Vec<StoredNotice>>,
     tombstones: HashMap<(Text, Text), Tombstone>,
+    certificates: BTreeMap<CertificateId, Certificate>,
+    checked: BTreeMap<(Text, Text), Checked>,
+    last_runs: HashMap<(Text, Text), VerificationId>,
     work: Work,
     is_closed: bool,
 }
@@ -69,8 +78,8 @@ impl MemoryStore {
         }
         let mut record = submit.record();
         let mut touched = None;
-        if let Some(start) = &submit.start {
-            let event = Event { at: submit.at, what: What::Start(start.clone()) };
+        if let Some(start) = submit.start_at_once() {
+            let event = Event { at: submit.at, what: What::Start(start) };
             // Not due yet, or not allowed: it waits in line.
             if let Ok(change) = decide(&record.job, &event) {
                 state.refuse_a_taken_id(change.touched)?;
@@ -103,7 +112,10 @@ impl MemoryStore {
     pub async fn apply(&self, job: JobId, event: Event) -> Result<Applied> {
         let mut state = self.writing()?;
         match state.jobs.get(&job).cloned() {
-            Some(record) => state.apply(&record, &event, self.hold.as_ref()),
+            Some(record) => {
+                let event = state.proved(&record, event);
+                state.apply(&record, &event, self.hold.as_ref())
+            }
             None => Ok(Applied::NoSuchJob),
         }
     }
@@ -151,11 +163,19 @@ impl MemoryStore {
         let mut slot = attempts.next();
         for id in due {
             let (Some(attempt), Some(record)) = (slot, state.jobs.get(&id).cloned()) else { break };
+            if claimed.unproved.len() == MOST_UNPROVED {
+                break;
+            }
             let Some(start) = planned_start(&record, *attempt, claim.node) else { continue };
+            let start = state.standing(start, &record, Some(&claim.contracts), claim.at);
             match state.apply(&record, &Event { at: claim.at, what: What::Start(start) }, self.hold.as_ref())? {
                 Applied::Done { record, .. } => {
                     claimed.records.push(record);
                     slot = attempts.next();
+                }
+                Applied::Refused { record, why: Illegal::NotVerified { .. } } => {
+                    claimed.unproved.push(state.unproved(record, claim.at));
+                    passed_over.insert(id);
                 }
                 Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {
                     passed_over.insert(id);
@@ -407,67 +427,6 @@ impl State {
             }
             Some(Touched::Inserted(_) | Touched::Updated(_)) | None => Ok(()),
         }
-    }
-
-    /// Puts `after` in the place of `before` and keeps the indexes true.
-    fn store(&mut self, before: Option<&Arc<Record>>, after: &Arc<Record>, touched: Option<Touched>) {
-        if let Some(before) = before {
-            self.unindex(before);
-        }
-        if let Some(Touched::Inserted(id)) = touched {
-            self.by_attempt.insert(id, after.job.id);
-        }
-        if let Slot::Open { plan: Some(plan) } = &after.job.slot {
-            let place = (Reverse(after.priority), plan.due_at, after.job.id);
-            self.queues.entry(plan.provider.clone()).or_default().insert(place);
-        }
-        for attempt in &after.job.attempts {
-            match &attempt.state {
-                AttemptState::Starting | AttemptState::Running => {
-                    self.live.insert((attempt.node, attempt.id));
-                }
-                AttemptState::Unknown { since, .. } => {
-                    self.unknown.insert((*since, attempt.id));
-                }
-                AttemptState::Succeeded { .. }
-                | AttemptState::Failed { .. }
-                | AttemptState::Superseded { .. }
-                | AttemptState::Cancelled { .. }
-                | AttemptState::Abandoned { .. } => {}
-            }
-        }
-        self.jobs.insert(after.job.id, after.clone());
-    }
-
-    fn unindex(&mut self, before: &Record) {
-        if let Slot::Open { plan: Some(plan) } = &before.job.slot
-            && let Some(line) = self.queues.get_mut(&plan.provider)
-        {
-            line.remove(&(Reverse(before.priority), plan.due_at, before.job.id));
-            if line.is_empty() {
-                self.queues.remove(&plan.provider);
-            }
-        }
-        for attempt in &before.job.attempts {
-            self.live.remove(&(attempt.node, attempt.id));
-            if let AttemptState::Unknown { since, .. } = &attempt.state {
-                self.unknown.remove(&(*since, attempt.id));
-            }
-        }
-    }
-
-    /// Takes a finished job away; only its key stays.
-    fn bury(&mut self, record: &Record) {
-        let job = record.job.id;
-        let tombstone = Tombstone { job, state: record.job.state(), ended_at: record.updated_at };
-        let key = (record.owner.clone(), record.idempotency_key.clone());
-        self.by_key.remove(&key);
-        self.tombstones.insert(key, tombstone);
-        for attempt in &record.job.attempts {
-            self.by_attempt.remove(&attempt.id);
-        }
-        self.notices.remove(&job);
-        self.jobs.remove(&job);
     }
 
     fn note(&mut self, notice: StoredNotice) {

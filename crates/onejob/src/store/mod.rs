@@ -17,6 +17,7 @@ macro_rules! on_each {
 
 mod record;
 mod notice;
+mod certificates;
 mod row;
 mod remembered;
 mod lists;
@@ -33,6 +34,10 @@ use onejob_core::{AttemptId, Effects, Event, Illegal, Job, JobId, Millis, NodeId
 
 use crate::intent::Intent;
 
+pub use certificates::{
+    Begun, Certificate, CertificateFilter, Checked, Contracts, Run, Running, Suspend, Suspension, Unproved,
+    Verification, VerificationId, WhyUnproved,
+};
 pub use lists::{AttemptFilter, JobFilter, ListedAttempt};
 pub use memory::MemoryStore;
 pub use nodes::{Changed, Glance, Heard, Hearing, KnownNode, Node, Renewed};
@@ -102,7 +107,8 @@ pub struct Submit {
     pub effects: Effects,
     /// The first attempt's plan.
     pub plan: Plan,
-    /// A slot to send is held: if the job is new, its first attempt starts in the same commit.
+    /// A slot to send is held: if the job is new, its first attempt starts in the same commit. One at another
+    /// provider than the first waits in line for a claim.
     pub start: Option<Start>,
     /// Now.
     pub at: Millis,
@@ -153,9 +159,14 @@ pub struct Claim {
     pub attempts: Vec<AttemptId>,
     /// The process that will send them.
     pub node: NodeId,
+    /// What this process is configured with at this provider: a certificate of another contract is none.
+    pub contracts: Arc<Contracts>,
     /// Now.
     pub at: Millis,
 }
+
+/// So many jobs that may not start are looked at in one claim: whoever claimed plans them anew first.
+pub(crate) const MOST_UNPROVED: usize = 256;
 
 /// What a claim got.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -163,6 +174,9 @@ pub struct Claimed {
     /// Jobs with a fresh `starting` attempt each, the last of `job.attempts`; by priority, then due
     /// time, then id.
     pub records: Vec<Arc<Record>>,
+    /// Jobs that are due and did not start, for the certificate that their plan stands on does not hold
+    /// (R9). They stay as they are until somebody brings [`onejob_core::What::Unproved`].
+    pub unproved: Vec<Unproved>,
     /// When the next job for this provider comes due; absent if there is none. In the past when
     /// more were due than slots held.
     pub next_due: Option<Millis>,

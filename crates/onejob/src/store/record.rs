@@ -58,6 +58,13 @@ impl Submit {
         }
     }
 
+    /// The start that is written in the commit that makes the job. One that stands on a certificate is not:
+    /// the job waits in line, and is claimed with a look at the certificate.
+    pub(super) fn start_at_once(&self) -> Option<Start> {
+        let start = self.start.as_ref().filter(|start| start.provider == start.primary)?;
+        Some(Start { certificate: None, ..start.clone() })
+    }
+
     /// The job that was cancelled by its key before this post arrived, now with what was asked.
     pub(super) fn filled_in(&self, cancelled: &Record) -> Record {
         Record {
@@ -99,7 +106,11 @@ pub(super) fn cancelled_unseen(id: JobId, owner: Text, idempotency_key: Text, at
 
 /// Whether a change writes the job or one of its attempts; notices may be written without either.
 pub(super) fn writes_the_job(before: &Job, change: &Change) -> bool {
-    change.touched.is_some() || change.job.version != before.version
+    let plans_anew = match (&before.slot, &change.job.slot) {
+        (Slot::Open { plan: before }, Slot::Open { plan: after }) => before != after,
+        (Slot::Open { .. } | Slot::Filled { .. } | Slot::GivenUp(_) | Slot::Cancelled, _) => false,
+    };
+    change.touched.is_some() || change.job.version != before.version || plans_anew
 }
 
 /// The record for which a change stands afterwards.

@@ -11,6 +11,9 @@ mod other_input;
 mod timeout;
 mod reversed_race;
 
+mod failover;
+mod hedging;
+mod circuit;
 mod retries;
 mod cancelling;
 mod resolving;

@@ -51,6 +51,11 @@ impl ProviderServer {
         self.ledger.lock().unwrap().iter().filter(|seen| seen.job == job).cloned().collect()
     }
 
+    /// How often a job reached this one.
+    pub(crate) fn executions_at(&self, job: &str, provider: &str) -> usize {
+        self.of(job).iter().filter(|seen| seen.provider == provider).count()
+    }
+
     /// Returns when `count` requests of `job` have arrived.
     pub(crate) async fn reached(&self, job: &str, count: usize) {
         let mut seen = self.seen.subscribe();
@@ -68,7 +73,7 @@ impl ProviderServer {
     }
 }
 
-/// Members of `do`: `gate` (wait until the test opens it), `delay_ms`, `status`, `headers`, `output`, `raw`,
+/// Members of `do`: `gate` (wait until the test opens it), `delay_ms`, `status`, `headers`, `output`, `model`, `raw`,
 /// `first` (what to do instead at the first request of the job). Given per provider or for all.
 async fn act(
     State(server): State<ProviderServer>,
@@ -105,8 +110,11 @@ async fn act(
     let status = StatusCode::from_u16(spec["status"].as_u64().unwrap_or(200) as u16).unwrap();
     let answer = match spec.get("raw") {
         Some(raw) => raw.as_str().unwrap().to_owned(),
-        None => json!({ "output": spec.get("output").cloned().unwrap_or(json!({ "by": provider })), "model": "m-1" })
-            .to_string(),
+        None => {
+            let output = spec.get("output").cloned().unwrap_or(json!({ "by": provider }));
+            let model = spec.get("model").cloned().unwrap_or(json!("m-1"));
+            json!({ "output": output, "model": model }).to_string()
+        }
     };
     let mut response = (status, answer).into_response();
     for (name, value) in spec["headers"].as_object().into_iter().flatten() {

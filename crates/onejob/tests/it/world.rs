@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use onejob::config::Config;
 use onejob::engine::Engine;
+use onejob::id;
+use onejob::store::{Begun, Certificate, CertificateFilter, Run, Verification, VerificationId};
+use onejob_core::CertificateId;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -82,6 +85,7 @@ url = "{url}/backup/do"
 body = { do = "{{ input.do }}" }
 [providers.backup.response]
 output = "{{ body.output }}"
+model = "{{ body.model }}"
 
 [tasks.plain]
 providers = ["main"]
@@ -103,6 +107,9 @@ linger = "20s"
 {more}
 "#;
 
+/// What the contracts of stories stand on; nobody runs them but those who say so.
+const CASES: &str = "[[case]]\nname = \"one\"\ninput = { do = { output = { n = 1 } } }\n";
+
 impl World {
     pub(crate) async fn new() -> World {
         World::with("", "").await
@@ -113,6 +120,7 @@ impl World {
         let provider = ProviderServer::start().await;
         let more = CONFIG.replace("{server}", server).replace("{more}", more).replace("{url}", &provider.url);
         let mut world = World { provider, dir: tempfile::tempdir().unwrap(), more, node: None };
+        std::fs::write(world.dir.path().join("cases.toml"), CASES).unwrap();
         world.start().await;
         world
     }
@@ -154,6 +162,52 @@ impl World {
         let (never, _) = oneshot::channel();
         drop(std::mem::replace(&mut node.stop, never));
         std::mem::replace(&mut node.run, tokio::spawn(async {}))
+    }
+
+    /// A certificate of `provider` for `task`, as if its contract had been run and passed.
+    pub(crate) async fn certify(&self, task: &str, provider: &str) -> CertificateId {
+        self.certify_for(task, provider, 3_600_000).await
+    }
+
+    /// One that is valid for so many milliseconds.
+    pub(crate) async fn certify_for(&self, task: &str, provider: &str, valid_ms: i64) -> CertificateId {
+        let engine = self.engine();
+        let config = engine.config();
+        let contract_digest = config.contract_digest(&config.tasks[task], &config.providers[provider]);
+        let run = Run { id: VerificationId(fastrand::u128(..)), task: task.into(), provider: provider.into() };
+        let begun = engine.begin_verification(run.clone(), Duration::from_secs(9)).await.unwrap();
+        assert_eq!(begun, Begun::Yes);
+        let now = engine.store().now();
+        let certificate = Certificate {
+            id: id::new_certificate_id(),
+            task: run.task.clone(),
+            provider: run.provider.clone(),
+            contract_digest,
+            model: Some("m-1".into()),
+            detail: "{}".into(),
+            issued_at: now,
+            valid_until: now + valid_ms,
+            suspended: None,
+        };
+        let id = certificate.id;
+        let passed = Verification {
+            contract_digest,
+            started_at: now,
+            ended_at: now,
+            passed: true,
+            report: "{}".into(),
+            certificate: Some(id),
+        };
+        assert!(engine.end_verification(run, passed, Some(certificate)).await.unwrap());
+        id
+    }
+
+    /// Why a certificate does not hold, if it was taken back.
+    pub(crate) async fn suspended(&self, id: CertificateId) -> Option<String> {
+        let filter = CertificateFilter { limit: 1_000, ..CertificateFilter::default() };
+        let all = self.engine().certificates(filter).await.unwrap();
+        let found = all.into_iter().find(|certificate| certificate.id == id).unwrap();
+        found.suspended.map(|suspended| suspended.because.to_string())
     }
 
     pub(crate) fn engine(&self) -> &Engine {

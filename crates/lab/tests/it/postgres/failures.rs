@@ -70,7 +70,13 @@ async fn a_claim_whose_commit_gave_no_answer_starts_what_it_says() {
         let queued = made(&store, ground.wish("ann", &format!("{cut:?}"))).await;
         proxy.cut(&[cut]);
         let attempt = ground.attempt_id();
-        let claim = Claim { provider: "main".into(), attempts: vec![attempt], node: HERE, at: NOW };
+        let claim = Claim {
+            provider: "main".into(),
+            attempts: vec![attempt],
+            node: HERE,
+            contracts: Default::default(),
+            at: NOW,
+        };
         let claimed = store.claim(claim).await.unwrap();
         assert_eq!(claimed.records.len(), 1, "{cut:?}");
         let read = job(&store, queued.job.id).await;
@@ -138,7 +144,10 @@ async fn a_damaged_row_holds_up_neither_the_line_nor_the_reaper() {
     let node = NodeId(u128::MAX);
     assert_eq!(keys(&store.reap(node, NOW, 10).await.unwrap()), ["sound, live"]);
     let attempts = vec![ground.attempt_id(), ground.attempt_id()];
-    let claimed = store.claim(Claim { provider: "main".into(), attempts, node, at: NOW }).await.unwrap();
+    let claimed = store
+        .claim(Claim { provider: "main".into(), attempts, node, contracts: Default::default(), at: NOW })
+        .await
+        .unwrap();
     assert_eq!((keys(&claimed.records), claimed.next_due), (vec!["sound".to_owned()], None), "nobody waits for it");
 }
 

@@ -74,7 +74,13 @@ async fn a_node_that_was_declared_dead_starts_nothing() {
     let taken = made(&store, started_by(&ground, node, "posted")).await;
     assert_eq!((taken.job.state(), taken.job.attempts.len()), (JobState::Queued, 0));
     assert_eq!(job(&store, taken.job.id).await, taken);
-    let claim = Claim { provider: "main".into(), attempts: vec![ground.attempt_id()], node, at: NOW };
+    let claim = Claim {
+        provider: "main".into(),
+        attempts: vec![ground.attempt_id()],
+        node,
+        contracts: Default::default(),
+        at: NOW,
+    };
     assert_eq!(store.claim(claim.clone()).await.unwrap().records, []);
     let what = What::Start(Start { node, ..ground.start("main", Trigger::Hand { force: false }) });
     assert!(store.apply(queued.job.id, Event { at: NOW, what }).await.is_err());
@@ -95,7 +101,13 @@ async fn a_node_that_entered_anew_starts_nothing_of_its_former_life() {
     let now = enter(&store, 2).await;
     let taken = made(&store, started_by(&ground, former, "posted")).await;
     assert_eq!((taken.job.state(), taken.job.attempts.len()), (JobState::Queued, 0));
-    let claim = |node| Claim { provider: "main".into(), attempts: vec![ground.attempt_id()], node, at: NOW };
+    let claim = |node| Claim {
+        provider: "main".into(),
+        attempts: vec![ground.attempt_id()],
+        node,
+        contracts: Default::default(),
+        at: NOW,
+    };
     assert_eq!(store.claim(claim(former)).await.unwrap().records, []);
     let what = What::Start(Start { node: former, ..ground.start("main", Trigger::Hand { force: false }) });
     assert!(store.apply(queued.job.id, Event { at: NOW, what }).await.is_err());
@@ -152,6 +164,7 @@ async fn the_databases_clock_says_what_is_due_and_not_the_nodes() {
         provider: "main".into(),
         attempts: vec![ground.attempt_id(), ground.attempt_id()],
         node: NodeId(1),
+        contracts: Default::default(),
         at,
     };
     // Whatever the caller's clock says.

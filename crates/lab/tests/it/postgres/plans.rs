@@ -9,8 +9,14 @@ use tokio_postgres::Client;
 
 /// Statements that may sort, because what they sort is small or was asked for: an owner's few jobs, the
 /// jobs of a page, the rows to lock, live attempts.
-const MAY_SORT: [&str; 5] =
-    ["list_jobs_of_owner.sql", "list_jobs_running.sql", "list_jobs_unknown.sql", "list_attempts_live.sql", "lock.sql"];
+const MAY_SORT: [&str; 6] = [
+    "list_jobs_of_owner.sql",
+    "list_jobs_running.sql",
+    "list_jobs_unknown.sql",
+    "list_attempts_live.sql",
+    "lock.sql",
+    "hold_certificates.sql",
+];
 
 /// Statements that look at all of a table that is always small.
 const MAY_WALK: [&str; 3] = ["nodes.sql", "fence.sql", "forget_nodes.sql"];

@@ -157,7 +157,8 @@ async fn two_nodes_never_claim_the_same_job_and_leave_none() {
                 let mut got = Vec::new();
                 loop {
                     let attempts = (0..7).map(|_| ground.attempt_id()).collect();
-                    let wish = Claim { provider: "main".into(), attempts, node: HERE, at: NOW };
+                    let wish =
+                        Claim { provider: "main".into(), attempts, node: HERE, contracts: Default::default(), at: NOW };
                     let claimed = store.claim(wish).await.unwrap();
                     got.extend(claimed.records.iter().map(|record| record.job.id));
                     if claimed.next_due.is_none() {

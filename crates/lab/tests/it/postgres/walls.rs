@@ -197,7 +197,61 @@ async fn r9_the_database_refuses_an_attempt_elsewhere_without_a_certificate() {
     };
     wall(&client, &elsewhere(false, "NULL"), "attempts_elsewhere_only_with_certificate").await;
     client.batch_execute(&elsewhere(true, "NULL")).await.unwrap();
-    client.batch_execute(&elsewhere(false, "gen_random_uuid()")).await.unwrap();
+    wall(&client, &elsewhere(false, "gen_random_uuid()"), "attempts_certificate_holds").await;
+    certify(&client).await;
+    client.batch_execute(&elsewhere(false, CERTIFICATE)).await.unwrap();
+}
+
+const CERTIFICATE: &str = "lpad('9', 32, '0')::uuid";
+
+/// A certificate of the task `t` at `backup`, until 10.
+async fn certify(client: &Client) {
+    let row = format!("VALUES ({CERTIFICATE}, 't', 'backup', decode(repeat('00', 32), 'hex'), '{{}}', 0, 10)");
+    let columns = "(id, task, provider, contract_digest, detail, issued_at, valid_until)";
+    client.batch_execute(&format!("INSERT INTO onejob.certificates {columns} {row}")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r9_the_database_refuses_an_attempt_whose_certificate_does_not_hold() {
+    let (_database, client) = small_world().await;
+    certify(&client).await;
+    let attempt = |task: &str, provider: &str, started_at: i64| {
+        format!(
+            "{ANOTHER} VALUES (gen_random_uuid(), gen_random_uuid(), 1, '{task}', '{provider}', 'main', false, true,
+                {CERTIFICATE}, gen_random_uuid(), 0, {started_at}, 'starting')"
+        )
+    };
+    client.batch_execute(&attempt("t", "backup", 9)).await.unwrap();
+    for refused in [attempt("other", "backup", 9), attempt("t", "third", 9), attempt("t", "backup", 10)] {
+        wall(&client, &refused, "attempts_certificate_holds").await;
+    }
+    let suspend = "UPDATE onejob.certificates SET suspended_at = 5, suspended_because = 'x'";
+    client.batch_execute(suspend).await.unwrap();
+    wall(&client, &attempt("t", "backup", 9), "attempts_certificate_holds").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r9_the_database_refuses_to_change_a_certificate_but_for_suspending_it_once() {
+    let (_database, client) = small_world().await;
+    certify(&client).await;
+    let change = |change: &str| format!("UPDATE onejob.certificates SET {change}");
+    for what in [
+        "id = gen_random_uuid()",
+        "task = 'x'",
+        "provider = 'x'",
+        "contract_digest = decode(repeat('11', 32), 'hex')",
+        "model = 'x'",
+        "detail = 'x'",
+        "issued_at = 1",
+        "valid_until = 99",
+    ] {
+        wall(&client, &change(what), "certificates_never_change").await;
+    }
+    wall(&client, &change("suspended_at = 5"), "certificates_suspended_says_why").await;
+    client.batch_execute(&change("suspended_at = 5, suspended_because = 'x'")).await.unwrap();
+    for what in ["suspended_at = NULL, suspended_because = NULL", "suspended_because = 'y'"] {
+        wall(&client, &change(what), "certificates_never_change").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

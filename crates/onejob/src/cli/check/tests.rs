@@ -90,7 +90,7 @@ fn programs_get_one_document_in_either_case() {
     assert_eq!(document["tasks"][1]["abandon_after"], "15m");
     let kinds: Vec<&str> =
         document["remarks"].as_array().unwrap().iter().map(|remark| remark["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["not_supported_yet", "unknown_ends_by", "not_supported_yet", "unknown_ends_by"]);
+    assert_eq!(kinds, ["not_supported_yet", "unknown_ends_by", "no_effect", "unknown_ends_by"]);
 
     let (exit, out, err) = checked("[server]\nlisten = 1\n", true);
     assert_eq!((exit, err.as_str()), (Exit::JobNotDone, ""));

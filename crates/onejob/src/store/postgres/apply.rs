@@ -8,8 +8,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use onejob_core::{Event, JobId, Millis, Verdict, What};
+use onejob_core::{Event, JobId, Start, Verdict, What};
 
+use super::certificates::Held;
 use super::columns::{Known, at, bind_ids, id, id_at, read_jobs, read_tombstone, text_at};
 use super::command::{Command, Key, Outcome, mixed_up};
 use super::decided::{Decided, decided};
@@ -17,8 +18,10 @@ use super::fault::Fault;
 use super::lane::{RETRIES, parts, step_aside};
 use super::link::{Call, First, Link, Links, column};
 use super::resolve::resolve;
-use super::write::{Duplicates, Kind, Planned, stopped_by_a_guard, write};
+use super::wave::{Counting, Placed, Wave, as_counted};
+use super::write::{Kind, Planned, stopped_by_a_guard, write};
 use super::{Shared, sql};
+use crate::store::certificates::stands_on;
 use crate::store::notice::{conflict_notice, duplicate_notice};
 use crate::store::{Record, StoreError, Submit, Tombstone};
 
@@ -182,24 +185,8 @@ struct Jobs {
     tombstones: HashMap<Key, Tombstone>,
     known: HashMap<JobId, Known>,
     damaged: HashMap<JobId, String>,
-}
-
-/// What one wave does.
-#[derive(Default)]
-struct Wave {
-    planned: Vec<Planned>,
-    /// Whose command each change is, and what it comes to.
-    changes: Vec<(usize, Verdict)>,
-    counts: HashMap<JobId, Counting>,
-    busy: HashSet<JobId>,
-}
-
-#[derive(Default)]
-struct Counting {
-    times: i64,
-    at: Millis,
-    /// Whose commands these are, and how many were counted with each.
-    of: Vec<(usize, i64)>,
+    /// What the starts of the batch stand on.
+    certificates: Held,
 }
 
 impl Session<'_> {
@@ -270,6 +257,12 @@ impl Session<'_> {
             }
             self.held.extend(unknown.iter().copied());
         }
+        // After the jobs, as everywhere: nobody waits in a circle.
+        let starts: Vec<&Start> = batch.iter().filter_map(Command::start).collect();
+        if starts.iter().any(|start| stands_on(start).is_some()) {
+            jobs.certificates = Held::of(&mut self.link, self.first, starts.into_iter()).await?;
+            self.first = First::GoOn;
+        }
         Ok(jobs)
     }
 
@@ -304,7 +297,7 @@ impl Session<'_> {
             return Ok(Placed::InTheNext);
         }
         let event = match command {
-            Command::Apply { event, .. } => Event::clone(event),
+            Command::Apply { event, .. } => jobs.certificates.proved(&known.record, event),
             Command::CancelKey { new_id, .. } if *new_id == job => {
                 return self.sure(known, Outcome::Ours(known.record.clone()));
             }
@@ -468,31 +461,5 @@ impl Session<'_> {
         let answers = self.link.run(self.first, calls).await?;
         self.first = First::GoOn;
         Ok(answers)
-    }
-}
-
-enum Placed {
-    Answered(Outcome),
-    InThisWave,
-    InTheNext,
-}
-
-impl Wave {
-    fn count(&mut self, job: JobId, index: usize, times: u64, at: Millis) -> Placed {
-        let times = i64::try_from(times).unwrap_or(i64::MAX);
-        let counting = self.counts.entry(job).or_insert_with(|| Counting { at, ..Counting::default() });
-        counting.times = counting.times.saturating_add(times);
-        counting.of.push((index, times));
-        Placed::InThisWave
-    }
-}
-
-/// The record with the count that the row has: counting is no change, so memory may be behind.
-fn as_counted(record: Arc<Record>, duplicates: &Duplicates) -> Arc<Record> {
-    match duplicates.get(&record.job.id) {
-        Some(count) if count.unsigned_abs() != record.duplicates => {
-            Arc::new(Record { duplicates: count.unsigned_abs(), ..Record::clone(&record) })
-        }
-        Some(_) | None => record,
     }
 }

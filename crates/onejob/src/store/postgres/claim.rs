@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onejob_core::{Event, JobId, Millis, What};
+use onejob_core::{AttemptId, Event, Illegal, JobId, Millis, Start, What};
 
+use super::certificates::Held;
 use super::columns::{Known, at, bind_ids, id, id_at, read_jobs};
 use super::decided::{Decided, decided};
 use super::fault::Fault;
@@ -16,7 +17,7 @@ use super::resolve::resolve;
 use super::write::{Planned, write};
 use super::{Shared, sql};
 use crate::store::record::planned_start;
-use crate::store::{Claim, Claimed, Record, Result};
+use crate::store::{Claim, Claimed, MOST_UNPROVED, Record, Result, Unproved};
 
 /// What is due and could not be had is being taken by somebody else. Looking again at once would only
 /// be in the way.
@@ -68,7 +69,14 @@ fn committed(shared: &Shared, claimed: Claimed, written: Vec<Planned>) -> Claime
 type Tried = (Claimed, Vec<Planned>, Option<String>);
 
 async fn attempt(shared: &Shared, claim: &Claim) -> std::result::Result<Tried, Fault> {
-    let mut taking = Taking { shared, link: shared.work.get().await?, claim, passed_over: Vec::new(), attempts: 0 };
+    let mut taking = Taking {
+        shared,
+        link: shared.work.get().await?,
+        claim,
+        passed_over: Vec::new(),
+        unproved: Vec::new(),
+        attempts: 0,
+    };
     match taking.run().await {
         Ok((claimed, written)) if written.is_empty() => {
             taking.link.roll_back().await;
@@ -98,6 +106,8 @@ struct Taking<'a> {
     claim: &'a Claim,
     /// Due, and the rules do not let them start; they must not hold up those behind them.
     passed_over: Vec<JobId>,
+    /// Of these, those whose plan stands on a certificate that does not hold.
+    unproved: Vec<Unproved>,
     /// How many of the claim's attempts are used.
     attempts: usize,
 }
@@ -110,7 +120,7 @@ impl Taking<'_> {
         let (next_due, now) = loop {
             let (found, now, next_due) = self.due(first, slots - self.attempts).await?;
             first = First::GoOn;
-            if found.is_empty() {
+            if found.is_empty() || self.unproved.len() >= MOST_UNPROVED {
                 break (next_due, now);
             }
             let planned = self.decide(&found, now).await?;
@@ -123,7 +133,7 @@ impl Taking<'_> {
         let records: Vec<Arc<Record>> = all.iter().map(|planned| planned.after.clone()).collect();
         let taken_by_others = records.len() < slots && next_due.is_some_and(|due| due <= now);
         let next_due = if taken_by_others { Some(now + LOOK_AGAIN_MS) } else { next_due };
-        Ok((Claimed { records, next_due }, all))
+        Ok((Claimed { records, unproved: std::mem::take(&mut self.unproved), next_due }, all))
     }
 
     /// Holds up to `slots` jobs that are due; if there are none, says when the next one will be.
@@ -156,10 +166,11 @@ impl Taking<'_> {
         let read = [Call::new(&sql::JOB_BY_ID, bind_ids(found))];
         let answers = self.link.run(First::GoOn, &read).await?;
         let mut known: HashMap<JobId, std::result::Result<Known, Fault>> = read_jobs(&answers[0])?;
+        let held = self.hold(known.values().flatten()).await?;
         let mut planned = Vec::new();
         for job in found {
             let started = match known.remove(job) {
-                Some(Ok(known)) => self.start(&known, now),
+                Some(Ok(known)) => self.start(&known, &held, now),
                 Some(Err(Fault::Row(why))) => {
                     tracing::error!(error = %why, "a damaged job is passed over");
                     None
@@ -178,12 +189,24 @@ impl Taking<'_> {
         Ok(planned)
     }
 
-    fn start(&self, known: &Known, now: Millis) -> Option<Planned> {
+    /// What the jobs' plans stand on, held until they have started.
+    async fn hold(&mut self, known: impl Iterator<Item = &Known>) -> std::result::Result<Held, Fault> {
+        let starts: Vec<Start> =
+            known.filter_map(|known| planned_start(&known.record, AttemptId(0), self.claim.node)).collect();
+        Held::of(&mut self.link, First::GoOn, starts.iter()).await
+    }
+
+    fn start(&mut self, known: &Known, held: &Held, now: Millis) -> Option<Planned> {
         let attempt = *self.claim.attempts.get(self.attempts)?;
         let start = planned_start(&known.record, attempt, self.claim.node)?;
+        let start = held.standing(start, &known.record, Some(&self.claim.contracts), now);
         let event = Event { at: now, what: What::Start(start) };
         match decided(known, &event, self.shared.options.hold.as_ref()) {
             Decided::Write(planned, _) => Some(planned),
+            Decided::Refused(Illegal::NotVerified { .. }) => {
+                self.unproved.push(held.unproved(known.record.clone(), now));
+                None
+            }
             Decided::Refused(_) | Decided::Nothing(_) => None,
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn id_at(row: &Row, place: usize) -> Result<u128, Fault> {
     at::<Uuid>(row, place).map(|id| id.as_u128())
 }
 
-fn maybe_id_at(row: &Row, place: usize) -> Result<Option<u128>, Fault> {
+pub(super) fn maybe_id_at(row: &Row, place: usize) -> Result<Option<u128>, Fault> {
     Ok(at::<Option<Uuid>>(row, place)?.map(|id| id.as_u128()))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn text_at(row: &Row, place: usize) -> Result<Text, Fault> {
     at::<&str>(row, place).map(Text::from)
 }
 
-fn maybe_text_at(row: &Row, place: usize) -> Result<Option<Text>, Fault> {
+pub(super) fn maybe_text_at(row: &Row, place: usize) -> Result<Option<Text>, Fault> {
     Ok(at::<Option<&str>>(row, place)?.map(Text::from))
 }
 
@@ -212,7 +212,7 @@ fn read_attempt(row: &Row, from: usize) -> Result<AttemptRow, Fault> {
 
 /// What people and providers said about an attempt, as the database can hold it: its texts take every
 /// character but NUL. Keys, owners and inputs are never altered: what it cannot hold of those is refused.
-fn holdable(text: Option<&Text>) -> Option<Cow<'_, str>> {
+pub(super) fn holdable(text: Option<&Text>) -> Option<Cow<'_, str>> {
     text.map(|text| match text.contains('\0') {
         true => Cow::Owned(text.replace('\0', "\u{fffd}")),
         false => Cow::Borrowed(&**text),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onejob_core::{Event, Illegal, JobId, Millis, Text, Verdict, What};
+use onejob_core::{Event, Illegal, JobId, Millis, Start, Text, Verdict, What};
 use tokio::sync::oneshot;
 
 use super::lane::Weigh;
@@ -55,7 +55,8 @@ impl Weigh for Command {
                 | What::CancelConfirmed { .. }
                 | What::Cancel
                 | What::Reopen { .. }
-                | What::DeadlinePassed => 0,
+                | What::DeadlinePassed
+                | What::Unproved { .. } => 0,
             },
             Command::Count { .. } | Command::CancelKey { .. } => 0,
             Command::Meet { submit, .. } => submit.intent.input.len() + submit.metadata.len(),
@@ -64,6 +65,27 @@ impl Weigh for Command {
 }
 
 impl Command {
+    /// The attempt that it wants to start.
+    pub(super) fn start(&self) -> Option<&Start> {
+        match self {
+            Command::Apply { event, .. } => match &event.what {
+                What::Start(start) => Some(start),
+                What::Running { .. }
+                | What::Handle { .. }
+                | What::Silent { .. }
+                | What::Succeeded { .. }
+                | What::Failed { .. }
+                | What::Abandoned { .. }
+                | What::CancelConfirmed { .. }
+                | What::Cancel
+                | What::Reopen { .. }
+                | What::DeadlinePassed
+                | What::Unproved { .. } => None,
+            },
+            Command::Count { .. } | Command::Meet { .. } | Command::CancelKey { .. } => None,
+        }
+    }
+
     pub(super) fn job(&self) -> Option<JobId> {
         match self {
             Command::Apply { job, .. } | Command::Count { job, .. } => Some(*job),

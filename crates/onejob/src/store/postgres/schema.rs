@@ -23,8 +23,10 @@ pub struct Migration {
 }
 
 /// All of them, in order.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_jobs.sql", sql: include_str!("migrations/0001_jobs.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "0001_jobs.sql", sql: include_str!("migrations/0001_jobs.sql") },
+    Migration { version: 2, name: "0002_certificates.sql", sql: include_str!("migrations/0002_certificates.sql") },
+];
 
 /// How a migration waits for others' locks on a live system: briefly and again, so that nobody queues
 /// up behind it for long.

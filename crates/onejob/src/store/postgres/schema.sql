@@ -50,9 +50,31 @@ CREATE INDEX attempts_unknown_by_job ON onejob.attempts USING btree (job_id) WHE
 
 CREATE INDEX attempts_unknown_by_task ON onejob.attempts USING btree (task, unknown_since, id) WHERE (state = 'unknown'::text);
 
+CREATE TRIGGER attempts_certificate_holds BEFORE INSERT ON attempts FOR EACH ROW WHEN (new.certificate_id IS NOT NULL) EXECUTE FUNCTION refuse_without_a_certificate_that_holds();
+
 CREATE TRIGGER attempts_ended_never_change BEFORE UPDATE ON attempts FOR EACH ROW WHEN (old.state <> ALL (ARRAY['starting'::text, 'running'::text, 'unknown'::text])) EXECUTE FUNCTION refuse();
 
 CREATE TRIGGER attempts_none_beside_starting_or_unknown BEFORE INSERT ON attempts FOR EACH ROW WHEN (NOT new.exclusive) EXECUTE FUNCTION refuse_beside_starting_or_unknown();
+
+CREATE TABLE onejob.certificates (
+    id                   uuid NOT NULL,
+    task                 text COLLATE "C" NOT NULL,
+    provider             text COLLATE "C" NOT NULL,
+    contract_digest      bytea NOT NULL,
+    model                text,
+    detail               text NOT NULL,
+    issued_at            bigint NOT NULL,
+    valid_until          bigint NOT NULL,
+    suspended_at         bigint,
+    suspended_because    text,
+    CONSTRAINT certificates_digest_is_whole CHECK ((length(contract_digest) = 32)),
+    CONSTRAINT certificates_pkey PRIMARY KEY (id),
+    CONSTRAINT certificates_suspended_says_why CHECK (((suspended_at IS NULL) = (suspended_because IS NULL)))
+);
+
+CREATE INDEX certificates_not_suspended ON onejob.certificates USING btree (task, provider, contract_digest, id DESC) WHERE (suspended_at IS NULL);
+
+CREATE TRIGGER certificates_never_change BEFORE UPDATE ON certificates FOR EACH ROW WHEN (old.suspended_at IS NOT NULL OR old.id IS DISTINCT FROM new.id OR old.task IS DISTINCT FROM new.task OR old.provider IS DISTINCT FROM new.provider OR old.contract_digest IS DISTINCT FROM new.contract_digest OR old.model IS DISTINCT FROM new.model OR old.detail IS DISTINCT FROM new.detail OR old.issued_at IS DISTINCT FROM new.issued_at OR old.valid_until IS DISTINCT FROM new.valid_until) EXECUTE FUNCTION refuse();
 
 CREATE TABLE onejob.jobs (
     id                   uuid NOT NULL,
@@ -157,6 +179,24 @@ CREATE TABLE onejob.tombstones (
     CONSTRAINT tombstones_state_is_terminal CHECK ((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])))
 );
 
+CREATE TABLE onejob.verifications (
+    task                 text COLLATE "C" NOT NULL,
+    provider             text COLLATE "C" NOT NULL,
+    run                  uuid,
+    running_since        bigint,
+    lease_until          bigint,
+    last_run             uuid,
+    contract_digest      bytea,
+    started_at           bigint,
+    ended_at             bigint,
+    passed               boolean,
+    report               text,
+    certificate_id       uuid,
+    CONSTRAINT verifications_last_is_whole CHECK ((((last_run IS NULL) = (contract_digest IS NULL)) AND ((last_run IS NULL) = (started_at IS NULL)) AND ((last_run IS NULL) = (ended_at IS NULL)) AND ((last_run IS NULL) = (passed IS NULL)) AND ((last_run IS NULL) = (report IS NULL)))),
+    CONSTRAINT verifications_pkey PRIMARY KEY (task, provider),
+    CONSTRAINT verifications_run_has_a_lease CHECK ((((run IS NULL) = (running_since IS NULL)) AND ((run IS NULL) = (lease_until IS NULL))))
+);
+
 CREATE OR REPLACE FUNCTION onejob.now_ms()
  RETURNS bigint
  LANGUAGE sql
@@ -183,6 +223,26 @@ AS $function$
 BEGIN
     IF EXISTS (
         SELECT 1 FROM onejob.attempts WHERE job_id = NEW.job_id AND state IN ('starting', 'unknown')
+    ) THEN
+        RAISE EXCEPTION USING
+            MESSAGE = TG_NAME,
+            ERRCODE = 'integrity_constraint_violation',
+            CONSTRAINT = TG_NAME,
+            TABLE = TG_TABLE_NAME;
+    END IF;
+    RETURN NEW;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION onejob.refuse_without_a_certificate_that_holds()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF NOT EXISTS (
+        SELECT 1 FROM onejob.certificates
+        WHERE id = NEW.certificate_id AND task = NEW.task AND provider = NEW.provider
+            AND suspended_at IS NULL AND valid_until > NEW.started_at
     ) THEN
         RAISE EXCEPTION USING
             MESSAGE = TG_NAME,

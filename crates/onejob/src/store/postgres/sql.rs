@@ -38,6 +38,8 @@ fn cast_of(text: &str, number: usize) -> Option<Type> {
         "uuid" => Type::UUID,
         "text" => Type::TEXT,
         "bigint" => Type::INT8,
+        "bytea" => Type::BYTEA,
+        "boolean" => Type::BOOL,
         "uuid[]" => Type::UUID_ARRAY,
         "text[]" => Type::TEXT_ARRAY,
         "bigint[]" => Type::INT8_ARRAY,
@@ -115,6 +117,18 @@ statements! {
     PRUNE_NOTICES = only "prune_notices.sql";
     PRUNE_ATTEMPTS = only "prune_attempts.sql";
     PRUNE_JOB = only "prune_job.sql";
+    CERTIFY = only "certify.sql";
+    HOLD_CERTIFICATES = only "hold_certificates.sql";
+    LIST_CERTIFICATES = only "list_certificates.sql";
+    VALID_CERTIFICATES = only "valid_certificates.sql";
+    SUSPEND = only "suspend.sql";
+    SUSPEND_ALL = only "suspend_all.sql";
+    BEGIN_VERIFICATION = only "begin_verification.sql";
+    LEASE_OF_VERIFICATION = only "lease_of_verification.sql";
+    END_VERIFICATION = only "end_verification.sql";
+    LEAVE_VERIFICATION = only "leave_verification.sql";
+    VERIFICATIONS = only "verifications.sql";
+    PRUNE_CERTIFICATES = only "prune_certificates.sql";
     CLOCK = only "clock.sql";
     PING = only "ping.sql";
     NOTIFY = only "notify.sql";

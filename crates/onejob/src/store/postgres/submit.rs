@@ -50,9 +50,9 @@ impl Order {
         match self {
             Order::Submit(submit, _) => {
                 let record = submit.record();
-                let start = submit.start.as_ref().filter(|_| starts == Starts::AsAsked);
+                let start = submit.start_at_once().filter(|_| starts == Starts::AsAsked);
                 let Some(start) = start else { return record };
-                let event = Event { at: submit.at, what: What::Start(start.clone()) };
+                let event = Event { at: submit.at, what: What::Start(start) };
                 match decide(&record.job, &event) {
                     Ok(change) => record_after(&record, change, submit.at),
                     // Not due yet, or not allowed: it waits in line.

@@ -25,7 +25,7 @@ pub(super) fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
     row.get::<_, [u8; 16]>(column).map(u128::from_be_bytes)
 }
 
-fn maybe_id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u128>> {
+pub(super) fn maybe_id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u128>> {
     Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(u128::from_be_bytes))
 }
 
@@ -34,7 +34,7 @@ pub(super) fn text_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Text> {
     Ok(Arc::from(row.get_ref(column)?.as_str().map_err(|error| unreadable(row, column, error))?))
 }
 
-fn maybe_text_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Text>> {
+pub(super) fn maybe_text_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Text>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => text_at(row, column).map(Some),

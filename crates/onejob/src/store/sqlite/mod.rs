@@ -2,6 +2,7 @@
 
 pub mod bare;
 mod columns;
+mod certificates;
 mod fault;
 mod examine;
 mod open;

@@ -13,8 +13,11 @@ use crate::store::record::Hold;
 const APPLICATION_ID: i32 = 0x316a_6f62;
 
 /// The migrations, in order; their number is the schema's version (`PRAGMA user_version`).
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_jobs.sql"), include_str!("migrations/0002_tombstones.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_jobs.sql"),
+    include_str!("migrations/0002_tombstones.sql"),
+    include_str!("migrations/0003_certificates.sql"),
+];
 
 /// Bytes per page of a new file. Keys come in no order, so each new one writes a leaf of its index
 /// anew, the whole of it: small pages halve what that costs, and keep it from growing with the file.

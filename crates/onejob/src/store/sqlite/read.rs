@@ -12,7 +12,7 @@ use super::sql;
 use crate::store::{AttemptFilter, COUNT_CAP, Census, Glance, JobFilter, ListedAttempt, Record, StoredNotice};
 
 /// Greater than every id: where a list without `before` begins.
-const AFTER_ALL: [u8; 17] = [0xff; 17];
+pub(super) const AFTER_ALL: [u8; 17] = [0xff; 17];
 
 /// An owner with fewer jobs than this gets all of them sorted; one with more is dense enough that
 /// walking the newest jobs finds a page of its own soon.

@@ -51,4 +51,16 @@ statements! {
     PRUNE_NOTICES = "prune_notices.sql";
     PRUNE_ATTEMPTS = "prune_attempts.sql";
     PRUNE_JOB = "prune_job.sql";
+    CERTIFY = "certify.sql";
+    CERTIFICATE_BY_ID = "certificate_by_id.sql";
+    LIST_CERTIFICATES = "list_certificates.sql";
+    VALID_CERTIFICATES = "valid_certificates.sql";
+    SUSPEND = "suspend.sql";
+    SUSPEND_ALL = "suspend_all.sql";
+    BEGIN_VERIFICATION = "begin_verification.sql";
+    LEASE_OF_VERIFICATION = "lease_of_verification.sql";
+    END_VERIFICATION = "end_verification.sql";
+    LEAVE_VERIFICATION = "leave_verification.sql";
+    VERIFICATIONS = "verifications.sql";
+    PRUNE_CERTIFICATES = "prune_certificates.sql";
 }

@@ -308,7 +308,59 @@ fn r9_the_database_refuses_an_attempt_elsewhere_without_a_certificate() {
     };
     wall(&db, &elsewhere(0, "NULL"), "attempts_elsewhere_only_with_certificate");
     db.execute_batch(&elsewhere(1, "NULL")).unwrap();
-    db.execute_batch(&elsewhere(0, "randomblob(16)")).unwrap();
+    wall(&db, &elsewhere(0, "randomblob(16)"), "attempts_certificate_holds");
+    certify(&db);
+    db.execute_batch(&elsewhere(0, "zeroblob(16)")).unwrap();
+}
+
+/// A certificate of the task `t` at `backup`, until 10.
+fn certify(db: &Connection) {
+    let row = "VALUES (zeroblob(16), 't', 'backup', zeroblob(32), '{}', 0, 10)";
+    let columns = "(id, task, provider, contract_digest, detail, issued_at, valid_until)";
+    db.execute_batch(&format!("INSERT INTO certificates {columns} {row}")).unwrap();
+}
+
+#[test]
+fn r9_the_database_refuses_an_attempt_whose_certificate_does_not_hold() {
+    let (_dir, _file, db) = small_world();
+    certify(&db);
+    let attempt = |task: &str, provider: &str, started_at: i64| {
+        format!(
+            "INSERT INTO attempts (job_id, id, number, task, provider, primary_provider, by_hand, exclusive, certificate_id,
+                node, version_read, started_at, state)
+            VALUES (randomblob(16), randomblob(16), 1, '{task}', '{provider}', 'main', 0, 1, zeroblob(16), zeroblob(16), 0,
+                {started_at}, 'starting')"
+        )
+    };
+    db.execute_batch(&attempt("t", "backup", 9)).unwrap();
+    for refused in [attempt("other", "backup", 9), attempt("t", "third", 9), attempt("t", "backup", 10)] {
+        wall(&db, &refused, "attempts_certificate_holds");
+    }
+    db.execute_batch("UPDATE certificates SET suspended_at = 5, suspended_because = 'x'").unwrap();
+    wall(&db, &attempt("t", "backup", 9), "attempts_certificate_holds");
+}
+
+#[test]
+fn r9_the_database_refuses_to_change_a_certificate_but_for_suspending_it_once() {
+    let (_dir, _file, db) = small_world();
+    certify(&db);
+    for change in [
+        "id = randomblob(16)",
+        "task = 'x'",
+        "provider = 'x'",
+        "contract_digest = randomblob(32)",
+        "model = 'x'",
+        "detail = 'x'",
+        "issued_at = 1",
+        "valid_until = 99",
+    ] {
+        wall(&db, &format!("UPDATE certificates SET {change}"), "certificates_never_change");
+    }
+    wall(&db, "UPDATE certificates SET suspended_at = 5", "certificates_suspended_says_why");
+    db.execute_batch("UPDATE certificates SET suspended_at = 5, suspended_because = 'x'").unwrap();
+    for change in ["suspended_at = NULL, suspended_because = NULL", "suspended_because = 'y'"] {
+        wall(&db, &format!("UPDATE certificates SET {change}"), "certificates_never_change");
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use onejob_core::{AttemptId, Cause, Event, JobId, Millis, NodeId, Slot, Text, Touched, Verdict, What, decide};
+use onejob_core::{
+    AttemptId, Cause, Event, Illegal, JobId, Millis, NodeId, Slot, Text, Touched, Verdict, What, decide,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, id_at, insert_attempt, insert_job, load, read_tombstone, update_attempt, update_job};
@@ -13,7 +15,9 @@ use crate::id::job_text;
 use crate::store::notice::{MOST_OF_A_KIND, conflict_notice, duplicate_notice, stored_notices};
 use crate::store::record::{Hold, cancelled_unseen, planned_start, record_after, writes_the_job};
 use crate::store::remembered::Remembered;
-use crate::store::{Applied, Claim, Claimed, Prune, Pruned, Record, StoredNotice, Submit, Submitted, Tombstone};
+use crate::store::{
+    Applied, Claim, Claimed, MOST_UNPROVED, Prune, Pruned, Record, StoredNotice, Submit, Submitted, Tombstone,
+};
 
 /// What a command works on.
 pub(super) struct Transaction<'a> {
@@ -25,8 +29,8 @@ pub(super) struct Transaction<'a> {
 impl Transaction<'_> {
     pub(super) fn submit(&mut self, submit: &Submit) -> Result<Submitted, Fault> {
         let mut record = submit.record();
-        if let Some(start) = &submit.start {
-            let event = Event { at: submit.at, what: What::Start(start.clone()) };
+        if let Some(start) = submit.start_at_once() {
+            let event = Event { at: submit.at, what: What::Start(start) };
             // Not due yet, or not allowed: it waits in line.
             if let Ok(change) = decide(&record.job, &event) {
                 record = record_after(&record, change, submit.at);
@@ -67,9 +71,10 @@ impl Transaction<'_> {
     }
 
     pub(super) fn apply(&mut self, job: JobId, event: &Event) -> Result<Applied, Fault> {
-        match self.job(job)? {
-            Some(record) => self.apply_to(&record, event),
-            None => Ok(Applied::NoSuchJob),
+        let Some(record) = self.job(job)? else { return Ok(Applied::NoSuchJob) };
+        match self.proved(&record, event)? {
+            Some(event) => self.apply_to(&record, &event),
+            None => self.apply_to(&record, event),
         }
     }
 
@@ -119,7 +124,7 @@ impl Transaction<'_> {
         loop {
             let slots = claim.attempts.len() - claimed.records.len();
             let due = read::due(self.connection, &claim.provider, priority, claim.at, last, slots)?;
-            let Some(end) = due.last() else { return Ok(()) };
+            let Some(end) = due.last().filter(|_| claimed.unproved.len() < MOST_UNPROVED) else { return Ok(()) };
             last = *end;
             for (_, job) in due {
                 let Some(record) = self.sound_job(job)? else {
@@ -128,8 +133,13 @@ impl Transaction<'_> {
                 };
                 let attempt = claim.attempts[claimed.records.len()];
                 let Some(start) = planned_start(&record, attempt, claim.node) else { continue };
+                let start = self.standing(start, &record, Some(&claim.contracts), claim.at)?;
                 match self.apply_to(&record, &Event { at: claim.at, what: What::Start(start) })? {
                     Applied::Done { record, .. } => claimed.records.push(record),
+                    Applied::Refused { record, why: Illegal::NotVerified { .. } } => {
+                        claimed.unproved.push(self.unproved(record, claim.at)?);
+                        passed_over.insert(job);
+                    }
                     Applied::Refused { .. } | Applied::NoSuchJob | Applied::Expired(_) => {
                         passed_over.insert(job);
                     }
@@ -341,7 +351,7 @@ impl Transaction<'_> {
         Ok(filled)
     }
 
-    fn note(&mut self, notice: &StoredNotice) -> Result<(), Fault> {
+    pub(super) fn note(&mut self, notice: &StoredNotice) -> Result<(), Fault> {
         let mut statement = self.connection.prepare_cached(sql::NOTICE)?;
         let attempt = notice.attempt.map(|attempt| id(attempt.0));
         let most = i64::try_from(MOST_OF_A_KIND).unwrap_or(i64::MAX);
