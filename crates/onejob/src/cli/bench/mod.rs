@@ -1,5 +1,6 @@
 //! `onejob bench`: what this machine does, as ratios within one run. Never a timed test.
 
+mod answers;
 mod disk;
 mod load;
 mod node;
@@ -17,7 +18,7 @@ use load::Start;
 use node::Node;
 
 /// Measure this machine: submits and whole lives of jobs per second against the bare statements, and the
-/// latency from a post to the provider's receipt next to one flush of the disk
+/// latency from a post to the provider's receipt next to one flush of the disk, and the check of an answer
 ///
 /// Every figure is a ratio to something measured in the same run. Server, load and provider share the machine.
 #[derive(Args, Debug)]
@@ -100,12 +101,14 @@ fn measure_all(args: &BenchArgs) -> Result<(), String> {
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = node::Folder::new(&parent)?;
     let flush = disk::flush_times(dir.path())?;
+    let answers = answers::measure()?;
     let empty = measure(args, &dir, 0)?;
     let filled = if args.finished > 0 { Some(measure(args, &dir, args.finished)?) } else { None };
     if args.json {
-        println!("{}", as_json(args, &flush, &empty, filled.as_ref()));
+        println!("{}", as_json(args, &flush, &answers, &empty, filled.as_ref()));
     } else {
         print(args, &flush, &empty, filled.as_ref());
+        print_answers(&answers);
     }
     Ok(())
 }
@@ -199,6 +202,17 @@ fn print(args: &BenchArgs, flush: &disk::Flush, empty: &Measured, filled: Option
     }
 }
 
+fn print_answers(answers: &[answers::Checked]) {
+    for answer in answers {
+        println!(
+            "held against its contract: an output of {:.1} kB in {:.0} µs, of which reading it as JSON {:.0} µs",
+            answer.bytes as f64 / 1000.0,
+            answer.check_us,
+            answer.parse_us
+        );
+    }
+}
+
 fn labelled<'a>(args: &BenchArgs, empty: &'a Measured, filled: Option<&'a Measured>) -> Vec<(String, &'a Measured)> {
     let mut all = vec![(String::new(), empty)];
     all.extend(filled.map(|filled| (format!(", {} finished jobs", args.finished), filled)));
@@ -213,7 +227,13 @@ fn right(table: &mut Table, columns: usize) {
     }
 }
 
-fn as_json(args: &BenchArgs, flush: &disk::Flush, empty: &Measured, filled: Option<&Measured>) -> Value {
+fn as_json(
+    args: &BenchArgs,
+    flush: &disk::Flush,
+    answers: &[answers::Checked],
+    empty: &Measured,
+    filled: Option<&Measured>,
+) -> Value {
     let of = |measured: &Measured| {
         let rates: Vec<Value> = measured
             .rates
@@ -232,8 +252,13 @@ fn as_json(args: &BenchArgs, flush: &disk::Flush, empty: &Measured, filled: Opti
             "log_bytes_per_job": measured.bytes_per_job,
         })
     };
+    let answers: Vec<Value> = answers
+        .iter()
+        .map(|a| json!({ "output_bytes": a.bytes, "check_us": a.check_us, "parse_us": a.parse_us }))
+        .collect();
     json!({
         "connections": args.connections,
+        "answers": answers,
         "flush_ms": { "tight": flush.tight_ms, "lone": flush.lone_ms },
         "empty": of(empty),
         "finished_jobs": args.finished,
