@@ -17,6 +17,7 @@ use std::sync::{Arc, LazyLock};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Expression, UndefinedBehavior};
 use serde_json::Value;
 
+pub(crate) use value::to_json;
 use value::{Numbers, Step};
 
 /// What one string may cost to evaluate, in minijinja's units: about one per instruction and one

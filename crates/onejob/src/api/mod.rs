@@ -6,6 +6,7 @@ pub mod problem;
 mod read;
 mod jobs;
 mod attempts;
+mod contracts;
 mod operation;
 mod layers;
 mod server;
@@ -42,6 +43,9 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/attempts", get(attempts::list))
         .route("/v1/attempts/{id}/resolve", post(attempts::resolve))
         .route("/v1/fingerprint", post(jobs::fingerprint))
+        .route("/v1/providers", get(contracts::providers))
+        .route("/v1/contracts", get(contracts::list))
+        .route("/v1/contracts/verify", post(contracts::verify))
         .route_layer(from_fn_with_state(api.clone(), layers::limit_open_requests))
         .route("/healthz", get(operation::alive))
         .route("/readyz", get(operation::ready))

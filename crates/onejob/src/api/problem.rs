@@ -55,6 +55,10 @@ pub enum Kind {
     AttemptClosed,
     /// The provider has not proved itself for this task.
     ProviderNotVerified,
+    /// The task has no contract.
+    NoContract,
+    /// The contract is being verified at this provider already.
+    VerificationInFlight,
     /// This build cannot do it yet.
     NotSupported,
     /// Too many requests are open, no slot is free, or the node is stopping.
@@ -69,7 +73,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, for the documents and their tests.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 26] = [
         Kind::KeyMissing,
         Kind::KeyInvalid,
         Kind::Conflict,
@@ -89,6 +93,8 @@ impl Kind {
         Kind::JobClosed,
         Kind::AttemptClosed,
         Kind::ProviderNotVerified,
+        Kind::NoContract,
+        Kind::VerificationInFlight,
         Kind::NotSupported,
         Kind::Overloaded,
         Kind::StoreUnavailable,
@@ -124,6 +130,10 @@ impl Kind {
             Kind::AttemptClosed => ("attempt-closed", S::CONFLICT, "The attempt has ended"),
             Kind::ProviderNotVerified => {
                 ("provider-not-verified", S::CONFLICT, "The provider has not proved itself for this task")
+            }
+            Kind::NoContract => ("no-contract", S::CONFLICT, "The task has no contract"),
+            Kind::VerificationInFlight => {
+                ("verification-in-flight", S::CONFLICT, "The contract is being verified there already")
             }
             Kind::NotSupported => ("not-supported", S::NOT_IMPLEMENTED, "This build cannot do that yet"),
             Kind::Overloaded => ("overloaded", S::SERVICE_UNAVAILABLE, "This node cannot take the request now"),

@@ -19,6 +19,8 @@ mod cancel;
 mod retry;
 mod unknowns;
 mod resolve;
+mod contracts;
+mod verify;
 mod demo;
 mod bench;
 mod migrate;
@@ -45,6 +47,7 @@ Examples:
   onejob serve                                 serve what onejob.toml says
   onejob submit --task summarize --owner user_42 --key click-8f3a --input '{\"text\": \"…\"}' --wait 30
   onejob unknowns                              what waits for evidence
+  onejob verify summarize backup               has that provider proved that it honours the contract?
 ";
 
 /// One durable job per intent, many attempts, one winner.
@@ -71,6 +74,8 @@ enum Verb {
     Retry(retry::RetryArgs),
     Unknowns(unknowns::UnknownsArgs),
     Resolve(resolve::ResolveArgs),
+    Verify(verify::VerifyArgs),
+    Contracts(contracts::ContractsArgs),
     Bench(bench::BenchArgs),
     Migrate(migrate::MigrateArgs),
     Doctor(doctor::DoctorArgs),
@@ -157,7 +162,9 @@ pub fn main() -> ExitCode {
         | Verb::Cancel(_)
         | Verb::Retry(_)
         | Verb::Unknowns(_)
-        | Verb::Resolve(_) => ExitCode::from(run(&cli.verb, &mut Screen::of_process()).code()),
+        | Verb::Resolve(_)
+        | Verb::Verify(_)
+        | Verb::Contracts(_) => ExitCode::from(run(&cli.verb, &mut Screen::of_process()).code()),
     }
 }
 
@@ -173,6 +180,8 @@ fn run(verb: &Verb, screen: &mut Screen) -> Exit {
         Verb::Retry(args) => (args.server.json, retry::run(args, screen)),
         Verb::Unknowns(args) => (args.server.json, unknowns::run(args, screen)),
         Verb::Resolve(args) => (args.server.json, resolve::run(args, screen)),
+        Verb::Verify(args) => (args.server.json, verify::run(args, screen)),
+        Verb::Contracts(args) => (args.server.json, contracts::run(args, screen)),
         Verb::Serve(_) | Verb::Check(_) | Verb::Bench(_) | Verb::Migrate(_) | Verb::Doctor(_) => return Exit::Usage,
     };
     match ended {

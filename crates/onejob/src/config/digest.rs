@@ -43,13 +43,13 @@ pub(super) fn of_task(chat: Option<&Node>, output: &OutputContract, contract: Op
     of(&document)
 }
 
-/// Of a provider: its merged definition, with `more` read while loading, such as the digests of files.
-pub(super) fn of_provider(definition: &Node, settings: Option<&Map<String, Value>>, more: &Value) -> Digest {
+/// Of a provider: its merged definition, the values of its settings, and what its files say.
+pub(super) fn of_provider(definition: &Node, settings: Option<&Map<String, Value>>, files: Option<&Value>) -> Digest {
     let mut definition = value(definition);
     if let Value::Object(members) = &mut definition {
         members.retain(|key, _| !WITHOUT_EFFECT.contains(&key.as_str()));
     }
-    of(&json!({"definition": definition, "settings": settings, "more": more}))
+    of(&json!({"definition": definition, "settings": settings, "files": files}))
 }
 
 /// Of a task at a provider.

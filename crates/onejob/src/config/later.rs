@@ -10,7 +10,7 @@ use super::text::{Known, string_template, template};
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// `lookup`, `cancel`, `callback` and `tokenizer` of a provider of kind `http`.
+/// `lookup`, `cancel` and `callback` of a provider of kind `http`.
 pub(super) fn read(provider: &Section<'_>, known: &Known) {
     if let Some(item) = provider.get("lookup") {
         lookup(&item, known);
@@ -23,10 +23,6 @@ pub(super) fn read(provider: &Section<'_>, known: &Known) {
     if let Some(item) = provider.get("callback") {
         callback(&item, known);
         item.not_yet("callbacks are not supported yet: what the provider sends to callback_url is not read");
-    }
-    if let Some(item) = provider.get("tokenizer") {
-        tokenizer(&item, known);
-        item.not_yet("tokenizers are not supported yet: prompts are not counted before they are sent");
     }
 }
 
@@ -134,33 +130,6 @@ fn callback(item: &Item<'_>, known: &Known) -> Option<()> {
         None => {}
     }
     status(&section, known, false);
-    section.end(&[]);
-    Some(())
-}
-
-fn tokenizer(item: &Item<'_>, known: &Known) -> Option<()> {
-    let section = item.section("a table such as { encoding = \"o200k_base\" }")?;
-    let file = section.get("file");
-    let encoding = section.get("encoding");
-    let endpoint = section.get("endpoint");
-    if [&file, &encoding, &endpoint].into_iter().flatten().count() != 1 {
-        section.error("expected exactly one of \"file\", \"encoding\", \"endpoint\"");
-    }
-    if let Some(item) = file {
-        item.file("tokenizers/poster.json");
-    }
-    if let Some(item) = encoding {
-        item.string("o200k_base");
-    }
-    if let Some(item) = endpoint {
-        url_template(&item, known.request());
-    }
-    if let Some(item) = section.get("chat_template") {
-        item.file("tokenizers/poster.jinja");
-    }
-    if let Some(item) = section.get("context_window") {
-        item.whole(1..=1_000_000_000, "of tokens");
-    }
     section.end(&[]);
     Some(())
 }

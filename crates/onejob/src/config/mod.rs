@@ -9,6 +9,7 @@ mod text;
 mod server;
 mod preset;
 mod provider;
+mod tokenizer;
 mod contract;
 mod task;
 mod digest;
@@ -20,6 +21,7 @@ mod tests;
 pub use contract::{Canary, Case, Contract, OutputMode};
 pub use duration::{duration_text, parse_duration};
 pub use load::{ConfigError, ConfigErrors};
+pub use tokenizer::{TokenizerDefinition, TokenizerSource};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -235,6 +237,8 @@ pub struct HttpDefinition {
     pub max_answer_bytes: usize,
     /// More certificate authorities, PEM, beside the system's.
     pub ca_file: Option<PathBuf>,
+    /// How prompts are counted before they are sent.
+    pub tokenizer: Option<Arc<TokenizerDefinition>>,
 }
 
 /// `[providers.<name>.response]`: templates over `{status, headers, body, input, …}`.
@@ -297,6 +301,11 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// A digest in hexadecimal.
+pub(crate) fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Config {
     /// What a certificate of this task at this provider must have been issued for.
     pub fn contract_digest(&self, task: &Task, provider: &ProviderConfig) -> Digest {
@@ -310,6 +319,14 @@ impl ProviderConfig {
         match &self.kind {
             ProviderKind::Http(definition) => definition.templates().any(|template| template.names().contains("chat")),
             ProviderKind::Simulated(_) | ProviderKind::Worker => false,
+        }
+    }
+
+    /// Its definition, where it is an HTTP API.
+    pub fn http(&self) -> Option<&HttpDefinition> {
+        match &self.kind {
+            ProviderKind::Http(definition) => Some(definition),
+            ProviderKind::Simulated(_) | ProviderKind::Worker => None,
         }
     }
 

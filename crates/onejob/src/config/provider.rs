@@ -1,6 +1,7 @@
 //! `[providers.*]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use onejob_core::{Line, Override};
@@ -12,7 +13,7 @@ use super::source::{Content, Node};
 use super::text::{Known, Names, OVER_INPUT, string_template, template};
 use super::{
     HttpDefinition, OutputMode, ProviderConfig, ProviderKind, ResponseDefinition, Secret, SimulatedDefinition,
-    defaults, digest, later,
+    defaults, digest, later, tokenizer,
 };
 use crate::template::Template;
 
@@ -85,11 +86,11 @@ fn read_merged(name: &str, item: &Item<'_>, settings: &[Setting]) -> Option<Prov
     section.end(&names);
     let concurrency = concurrency.and_then(|n| usize::try_from(n).ok()).unwrap_or(defaults::CONCURRENCY);
     let kind = kind?;
-    let settings = match &kind {
-        ProviderKind::Http(definition) => Some(&definition.settings),
-        ProviderKind::Simulated(_) | ProviderKind::Worker => None,
+    let (settings, files) = match &kind {
+        ProviderKind::Http(http) => (Some(&http.settings), http.tokenizer.as_ref().map(|tokenizer| &tokenizer.digests)),
+        ProviderKind::Simulated(_) | ProviderKind::Worker => (None, None),
     };
-    let digest = digest::of_provider(item.node, settings, &Value::Null);
+    let digest = digest::of_provider(item.node, settings, files);
     Some(ProviderConfig { name: name.into(), concurrency, kind, digest })
 }
 
@@ -114,6 +115,7 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
     let idempotency = section.get("idempotency");
     let idempotency_header = idempotency.as_ref().and_then(later::idempotency);
     later::read(section, &known);
+    let tokenizer = section.get("tokenizer").and_then(|item| tokenizer::read(&item, &known)).map(Arc::new);
     let Request { method, url, headers, body } = request?;
     if let Some(item) = idempotency
         && headers.iter().any(|(name, _)| Some(name) == idempotency_header.as_ref())
@@ -135,6 +137,7 @@ fn http(section: &Section<'_>, settings: &[Setting]) -> Option<HttpDefinition> {
         connect_timeout: connect_timeout.unwrap_or(defaults::CONNECT_TIMEOUT),
         max_answer_bytes: max_answer_bytes.unwrap_or(defaults::MAX_ANSWER_BYTES),
         ca_file,
+        tokenizer,
     };
     check_key(section, &definition, &known);
     if section.get("callback").is_none() && definition.templates().any(|t| t.names().contains("callback_url")) {

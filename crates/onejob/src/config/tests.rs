@@ -38,8 +38,8 @@ impl Folder {
         folder.write("schemas/summarize.input.json", r#"{"type": "object", "required": ["text"]}"#);
         folder.write("schemas/summary.json", r#"{"type": "object", "properties": {"bullets": {"type": "array"}}}"#);
         folder.write("contracts/summarize.toml", CASES);
-        folder.write("tokenizers/poster.json", "{}");
-        folder.write("tokenizers/poster.jinja", "");
+        folder.write("tokenizers/poster.json", &crate::contract::prompt_tests::tokenizer_json());
+        folder.write("tokenizers/poster.jinja", crate::contract::prompt_tests::TEMPLATE);
         folder.write("certs/ca.pem", "");
         folder
     }

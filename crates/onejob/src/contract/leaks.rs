@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Texts of control tokens that mean nothing else. A provider's own come from its tokenizer.
-const MARKERS: [&str; 24] = [
+pub(super) const MARKERS: [&str; 24] = [
     "<|im_start|>",
     "<|im_end|>",
     "<|im_sep|>",

@@ -4,9 +4,24 @@
 
 mod names;
 mod leaks;
+mod prompt;
+pub mod report;
+pub mod verify;
+mod renders;
+mod canary;
+mod cases;
+mod probes;
+mod certify;
+mod drift;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use prompt::tests as prompt_tests;
+
+pub use certify::detail as certificate_detail;
+pub use drift::drift;
+pub use prompt::{ChatTemplate, Controls, Message, Special, Tokenizer};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -266,7 +266,7 @@ impl Runner {
             Answer::Done { output, seen } => match task.output.accept(&submit::input_of(&self.record), output) {
                 Ok(output) => {
                     // The work is done and may win; nothing more is sent there.
-                    if let Some(drift) = self.inner.drift(task, &self.lane.name, &seen) {
+                    if let Some(drift) = self.inner.drift(task, &self.lane.name, || self.call(task), &seen) {
                         self.take_back(task, &drift).await;
                     }
                     let result = payload(&output);

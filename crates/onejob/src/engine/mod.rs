@@ -20,6 +20,7 @@ mod hedge;
 mod reconcile;
 mod operator;
 mod member;
+mod verify;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,7 @@ use wake::Changes;
 pub use door::Invalid;
 pub use operator::{ByHand, Resolved, Word};
 pub use submit::{Order, Ordered, Refusal};
+pub use verify::{AskedBy, Standing, Verified};
 pub use within::{SubmitInError, Uncommitted};
 
 /// A running engine; cheap to clone.
@@ -76,6 +78,7 @@ pub(crate) struct Inner {
     changes: Arc<Changes>,
     metrics: Metrics,
     joins: submit::Joins,
+    verifying: verify::Verifying,
     stage: watch::Sender<Stage>,
     /// Something that a sweep waits for may have come nearer: a deadline, an unknown attempt.
     sweep: Notify,
@@ -126,6 +129,7 @@ impl Engine {
                 changes: Arc::default(),
                 metrics: Metrics::new(),
                 joins: submit::Joins::default(),
+                verifying: verify::Verifying::default(),
                 stage: watch::channel(Stage::Serving).0,
                 sweep: Notify::new(),
                 config,
@@ -153,6 +157,7 @@ impl Engine {
         loops.spawn(member::keep_lease(inner.clone()));
         loops.spawn(member::reap_the_dead(inner.clone()));
         loops.spawn(member::follow_others(inner.clone()));
+        loops.spawn(verify::keep_verified(self.clone()));
         shutdown.await;
         inner.stage.send_replace(Stage::Draining);
         info!(in_flight = inner.lanes.in_flight(), "stopping: what is in flight may finish");
@@ -167,6 +172,7 @@ impl Engine {
                 error!(%panic, "a loop of the engine ended badly");
             }
         }
+        inner.verifying.idle().await;
         inner.store.close().await;
     }
 

@@ -14,7 +14,9 @@ use tracing::{error, info, warn};
 use super::reconcile::SWEEP_BATCH;
 use super::{Engine, Inner, Stage, detached};
 use crate::config::{Config, Task};
+use crate::contract::drift;
 use crate::id;
+use crate::provider::CallInput;
 use crate::store::{
     Applied, Begun, Certificate, CertificateFilter, Checked, Contracts, JobFilter, Record, Run, StoreError, Suspend,
     Unproved, Verification, WhyUnproved,
@@ -199,11 +201,17 @@ impl Inner {
     }
 
     /// What of a whole, acceptable answer says that its provider is not any more what it proved to be.
-    pub(super) fn drift(&self, task: &Task, provider: &str, seen: &Seen) -> Option<String> {
+    pub(super) fn drift(
+        &self,
+        task: &Task,
+        provider: &str,
+        call: impl FnOnce() -> CallInput,
+        seen: &Seen,
+    ) -> Option<String> {
         let recalled = self.proofs.recall(&task.name)?;
         let now = self.now();
         let certificate = recalled.iter().find(|c| &*c.provider == provider && c.holds(now))?;
-        drifted(certificate, seen)
+        drift(certificate, self.config.providers.get(provider)?, &call(), seen)
     }
 
     /// Takes back what a provider has proved for a task, if it has: its answer in this attempt says so.
@@ -249,16 +257,6 @@ impl Inner {
             self.certificates_of(task).await?;
         }
         Ok(())
-    }
-}
-
-/// Whether the model that answered is the one that was certified.
-fn drifted(certificate: &Certificate, seen: &Seen) -> Option<String> {
-    match (&certificate.model, &seen.model) {
-        (Some(certified), Some(answered)) if certified != answered => {
-            Some(format!("the model {answered:?} answered, and the certificate is of {certified:?}"))
-        }
-        (Some(_), Some(_)) | (None, _) | (_, None) => None,
     }
 }
 

@@ -23,10 +23,13 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use onejob_core::{Failure, Meaning, Observation, Override, Phase, Seen, meaning_of};
+use serde_json::Value;
 
 use super::{Answer, CallInput, Progress};
 use crate::config::HttpDefinition;
 use crate::contract::Breach;
+use crate::json::{self, Duplicates};
+use crate::template::Template;
 use connect::Connector;
 use pool::{Connection, Pool};
 pub use reach::Reach;
@@ -97,6 +100,28 @@ impl HttpProvider {
             message: self.redactor.sentence(&message).into(),
             ..Failure::from(onejob_core::FailureClass::Invalid)
         })
+    }
+
+    /// Posts JSON to a page beside the one that does the work, and gives the JSON that it answers with.
+    ///
+    /// # Errors
+    ///
+    /// A sentence without secrets.
+    pub async fn ask_beside(
+        &self,
+        call: &CallInput,
+        url: &Template,
+        sibling: Option<&str>,
+        body: Value,
+    ) -> Result<Value, String> {
+        let said = |message: &str| self.redactor.sentence(message);
+        let request = self.renderer.prepare_beside(call, url, sibling, body).map_err(|message| said(&message))?;
+        let whole = self.exchange(&request, &Progress::new()).await.map_err(|lost| said(&lost.message))?;
+        if !(200..300).contains(&whole.status) {
+            return Err(said(&format!("status {}: {}", whole.status, words::of_status(whole.status, &whole.body))));
+        }
+        json::parse(&whole.body, Duplicates::LastStands, json::MAX_DEPTH)
+            .map_err(|_| "the answer is no JSON".to_owned())
     }
 
     /// Sends the request once and reads the answer, however long it takes. Dropping the future

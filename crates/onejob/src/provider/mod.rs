@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::config::{Chat, ProviderConfig, ProviderKind};
 use crate::contract::Breach;
 use crate::id;
-use crate::template::Scope;
+use crate::template::{Scope, Template};
 
 /// A provider that is ready to be called.
 pub enum Provider {
@@ -178,6 +178,25 @@ impl Provider {
                 message: "providers of kind worker are not supported yet".into(),
                 ..Failure::from(onejob_core::FailureClass::Invalid)
             }),
+        }
+    }
+
+    /// Asks a page beside the one that does the work, such as a tokenizer. `url` is a template of the
+    /// provider's definition; `sibling` is another last segment of its path.
+    ///
+    /// # Errors
+    ///
+    /// A sentence without secrets: it has none, or what it answers is no JSON.
+    pub async fn ask_beside(
+        &self,
+        call: &CallInput,
+        url: &Template,
+        sibling: Option<&str>,
+        body: Value,
+    ) -> Result<Value, String> {
+        match self {
+            Provider::Http(provider) => provider.ask_beside(call, url, sibling, body).await,
+            Provider::Simulated(_) | Provider::Worker => Err("this kind of provider has no such page".to_owned()),
         }
     }
 

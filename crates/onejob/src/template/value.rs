@@ -247,7 +247,7 @@ fn decimal(text: &str) -> Option<(bool, String, i64)> {
 }
 
 /// A template's value as JSON.
-pub(super) fn to_json(value: &Seen) -> Result<Value, Error> {
+pub(crate) fn to_json(value: &Seen) -> Result<Value, Error> {
     convert(value, MAX_DEPTH)
 }
 

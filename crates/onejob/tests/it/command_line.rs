@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::world::World;
 
 /// Exit code, standard output, standard error.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl World {
-    async fn onejob(&self, arguments: &[&str]) -> Said {
+    pub(crate) async fn onejob(&self, arguments: &[&str]) -> Said {
         let (url, arguments) = (self.url(), arguments.iter().map(ToString::to_string).collect::<Vec<_>>());
         let run = move || {
             std::process::Command::new(env!("CARGO_BIN_EXE_onejob"))

@@ -24,6 +24,7 @@ mod bad_requests;
 mod waiting;
 mod operation;
 mod gates;
+mod verification;
 mod real_provider;
 
 mod command_line;

@@ -117,12 +117,22 @@ impl World {
 
     /// A world with more keys under `[server]` and more tables.
     pub(crate) async fn with(server: &str, more: &str) -> World {
+        World::with_files(server, more, &[]).await
+    }
+
+    /// The same, with files that the tables name.
+    pub(crate) async fn with_files(server: &str, more: &str, files: &[(&str, String)]) -> World {
         let provider = ProviderServer::start().await;
         let more = CONFIG.replace("{server}", server).replace("{more}", more).replace("{url}", &provider.url);
         let mut world = World { provider, dir: tempfile::tempdir().unwrap(), more, node: None };
         std::fs::write(world.dir.path().join("cases.toml"), CASES).unwrap();
+        files.iter().for_each(|(name, text)| world.write(name, text));
         world.start().await;
         world
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(name), text).unwrap();
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {

@@ -96,6 +96,15 @@ fn the_files_count_by_what_they_say() {
 }
 
 #[test]
+fn the_bytes_of_a_template_count_for_its_provider() {
+    let folder = folder();
+    let before = digests(&folder, FULL);
+    folder.write("tokenizers/poster.jinja", "{{ messages[0].content }}");
+    let after = digests(&folder, FULL);
+    assert!(after[2] != before[2] && after[..2] == before[..2]);
+}
+
+#[test]
 fn a_task_at_a_provider_has_a_digest_of_its_own() {
     let config = folder().parse(FULL).unwrap();
     let (task, other) = (&config.tasks["summarize"], &config.tasks["poster"]);

@@ -147,6 +147,9 @@ fn what_is_not_supported_yet_is_checked_all_the_same() {
         "callback = { signature = \"hmac-sha256:X Y\", secret = \"s\" }\n",
         "callback = { signature = \"none\", secret = { env = \"OPENAI_API_KEY\" } }\n",
         "tokenizer = { file = \"tokenizers/none.json\", encoding = 7, context_window = 0 }\n",
+        "tokenizer = { file = \"contracts/none.toml\", adds_bos = true }\n",
+        "tokenizer = { encoding = \"o300k_base\", chat_template = \"schemas/none.jinja\" }\n",
+        "tokenizer = { endpoint = \"{{ input.url }}\", bos_token = 7 }\n",
     ]
     .map(|rest| provider(&format!("request = {{ url = \"http://x/\" }}\n{rest}")));
     insta::assert_snapshot!(snapshot(&texts.each_ref().map(String::as_str)));

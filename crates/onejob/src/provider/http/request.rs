@@ -91,7 +91,7 @@ impl Renderer {
     pub(super) fn prepare(&self, call: &CallInput) -> Result<PreparedRequest, String> {
         let scope = self.scope(call)?;
         let seen = scope.clone().with_shared("secret", self.secrets.clone());
-        let url = self.render_url(&seen)?;
+        let url = render_url(&self.url, &seen)?;
         let body = match &self.body {
             None => Bytes::new(),
             Some(template) => {
@@ -100,11 +100,7 @@ impl Renderer {
             }
         };
         let headers = self.render_headers(call, &seen, &url, !body.is_empty())?;
-        let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
-        let path_and_query = format!("{}{query}", url.path());
-        if path_and_query.parse::<hyper::Uri>().is_err() {
-            return Err("request.url renders to a path that HTTP does not know".to_owned());
-        }
+        let path_and_query = path_and_query(&url)?;
         Ok(PreparedRequest { origin: origin(&url)?, method: self.method.clone(), path_and_query, headers, body, scope })
     }
 
@@ -113,9 +109,34 @@ impl Renderer {
     pub(super) fn fixed_origin(&self) -> Option<Origin> {
         let scope =
             Scope::new().with_shared("provider", self.settings.clone()).with_shared("secret", self.secrets.clone());
-        let whole = self.render_url(&scope).ok();
+        let whole = render_url(&self.url, &scope).ok();
         let beginning = || Url::parse(&self.url.fixed_beginning()?).ok().filter(Url::has_host);
         origin(&whole.or_else(beginning)?).ok()
+    }
+
+    /// A POST of JSON to another page of the provider, with the same headers.
+    pub(super) fn prepare_beside(
+        &self,
+        call: &CallInput,
+        url: &Template,
+        sibling: Option<&str>,
+        mut body: Value,
+    ) -> Result<PreparedRequest, String> {
+        let scope = self.scope(call)?;
+        let seen = scope.clone().with_shared("secret", self.secrets.clone());
+        let mut url = render_url(url, &seen)?;
+        if let Some(sibling) = sibling
+            && let Ok(mut segments) = url.path_segments_mut()
+        {
+            segments.pop().push(sibling);
+        }
+        if let (Some(members), Some(model)) = (body.as_object_mut(), self.settings.get("model")) {
+            members.insert("model".to_owned(), model.clone());
+        }
+        let headers = self.render_headers(call, &seen, &url, true)?;
+        let (origin, path_and_query) = (origin(&url)?, path_and_query(&url)?);
+        let body = body.to_string().into();
+        Ok(PreparedRequest { origin, method: Method::POST, path_and_query, headers, body, scope })
     }
 
     fn scope(&self, call: &CallInput) -> Result<Scope, String> {
@@ -142,24 +163,6 @@ impl Renderer {
             OutputMode::JsonSchema if chat.schema.is_none() => OutputMode::Text,
             mode @ (OutputMode::Text | OutputMode::JsonObject | OutputMode::JsonSchema) => mode,
         }
-    }
-
-    fn render_url(&self, scope: &Scope) -> Result<Url, String> {
-        let rendered = self.url.render(scope).map_err(|error| place("request.url", &error))?;
-        let text =
-            rendered.as_ref().and_then(Value::as_str).ok_or("request.url renders to nothing, or to no string")?;
-        let url = Url::parse(text).map_err(|error| format!("request.url renders to no URL: {error}"))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err("request.url is neither http nor https".to_owned());
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err("request.url holds a user name or password: put them into a header".to_owned());
-        }
-        // Nobody writes them, and they would let a value that is pasted into a path leave it.
-        if has_dot_segment(text) {
-            return Err("request.url renders to a path with `.` or `..` in it".to_owned());
-        }
-        Ok(url)
     }
 
     fn render_headers(&self, call: &CallInput, scope: &Scope, url: &Url, has_body: bool) -> Result<HeaderMap, String> {
@@ -215,6 +218,32 @@ fn render_chat(chat: &Chat, mode: OutputMode, scope: &Scope) -> Result<Value, St
         rendered.insert("schema".to_owned(), (**schema).clone());
     }
     Ok(rendered.into())
+}
+
+fn render_url(url: &Template, scope: &Scope) -> Result<Url, String> {
+    let rendered = url.render(scope).map_err(|error| place("request.url", &error))?;
+    let text = rendered.as_ref().and_then(Value::as_str).ok_or("request.url renders to nothing, or to no string")?;
+    let url = Url::parse(text).map_err(|error| format!("request.url renders to no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("request.url is neither http nor https".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("request.url holds a user name or password: put them into a header".to_owned());
+    }
+    // Nobody writes them, and they would let a value that is pasted into a path leave it.
+    if has_dot_segment(text) {
+        return Err("request.url renders to a path with `.` or `..` in it".to_owned());
+    }
+    Ok(url)
+}
+
+fn path_and_query(url: &Url) -> Result<String, String> {
+    let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+    let path_and_query = format!("{}{query}", url.path());
+    match path_and_query.parse::<hyper::Uri>() {
+        Ok(_) => Ok(path_and_query),
+        Err(_) => Err("request.url renders to a path that HTTP does not know".to_owned()),
+    }
 }
 
 /// Whether a URL's path has a segment that a URL parser takes for "here" or "up".

@@ -41,6 +41,7 @@ fn definition(url: &str) -> HttpDefinition {
         connect_timeout: Duration::from_secs(5),
         max_answer_bytes: 4 << 20,
         ca_file: None,
+        tokenizer: None,
     }
 }
 
