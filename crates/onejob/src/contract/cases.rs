@@ -108,6 +108,12 @@ fn judge(subject: Subject<'_>, mode: Option<OutputMode>, case: &Case, all: &[Cam
             row.skipped = Some("there was no output to look at".to_owned());
         }
     }
+    if subject.task.output.rules.is_empty() && case.expect.is_empty() {
+        rules = Row {
+            skipped: Some("the task has no rules, and the case expects nothing".to_owned()),
+            ..row(Check::Rules)
+        };
+    }
     [structure, rules, round_trip]
 }
 

@@ -177,10 +177,14 @@ impl World {
     }
 
     fn at(preset: &str, provider: &str, task: &str, contract: &str) -> World {
+        World::of_cases(CASES, preset, provider, task, contract)
+    }
+
+    fn of_cases(cases: &str, preset: &str, provider: &str, task: &str, contract: &str) -> World {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [
             ("schema.json", SCHEMA),
-            ("cases.toml", CASES),
+            ("cases.toml", cases),
             ("template.jinja", TEMPLATE),
             ("tokenizer.json", &tokenizer_json()),
         ] {
@@ -280,6 +284,17 @@ async fn what_the_business_cannot_read_fails_the_rules() {
     let lie = |text: &str| Lies { output: Some(json!(text)), ..Lies::default() };
     only(&closed().verify(lie("{\"city\": \"Paris\", \"people\": -1}")).await, "rules: ", "people");
     only(&closed().verify(lie("{\"city\": \"Lyon\"}")).await, "rules: ", "output.city == 'Paris'");
+}
+
+#[tokio::test]
+async fn rules_that_are_not_there_do_not_pass() {
+    let mut world = World::of_cases(&CASES[..CASES.find("expect").unwrap()], "openai-chat", "", SYSTEM, "");
+    let task = std::sync::Arc::get_mut(world.config.tasks.get_mut("t").unwrap()).unwrap();
+    task.output.rules.clear();
+    let report = world.verify(Lies::default()).await;
+    let row = report.rows.iter().find(|row| row.check == Check::Rules).unwrap();
+    assert_eq!((row.passed, row.skipped.as_deref()), (0, Some("the task has no rules, and the case expects nothing")));
+    assert_eq!(report.verdict(), Verdict::Passed);
 }
 
 #[tokio::test]
