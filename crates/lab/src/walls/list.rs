@@ -163,10 +163,14 @@ pub(super) const WALLS: &[Wall] = &[
     },
     Wall {
         rule: "R9",
-        name: "the comparison of contracts in a claim",
+        name: "the comparison of certificates with the configured contract",
         edits: &[(CERTIFICATES, "contracts.is_none_or(|known|", "contracts.is_none_or(|known| true ||")],
     },
-    Wall { rule: "R9", name: "the lease of a run", edits: &[(END_VERIFICATION, "AND run = ?3", "AND ?3 = ?3")] },
+    Wall {
+        rule: "R9",
+        name: "the run that holds the lease of a contract",
+        edits: &[(END_VERIFICATION, "AND run = ?3", "AND ?3 = ?3")],
+    },
     Wall {
         rule: "R10",
         name: "synchronous = FULL",

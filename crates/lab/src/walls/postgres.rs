@@ -3,6 +3,9 @@
 use super::Wall;
 
 const SCHEMA: &str = "crates/onejob/src/store/postgres/migrations/0001_jobs.sql";
+const CERTIFICATES: &str = "crates/onejob/src/store/postgres/migrations/0002_certificates.sql";
+const HOLD_CERTIFICATES: &str = "crates/onejob/src/store/postgres/hold_certificates.sql";
+const END_VERIFICATION: &str = "crates/onejob/src/store/postgres/end_verification.sql";
 const SUBMIT_SQL: &str = "crates/onejob/src/store/postgres/submit.sql";
 const COMPLETE: &str = "crates/onejob/src/store/postgres/complete.sql";
 const WRITE_JOB: &str = "crates/onejob/src/store/postgres/write_job.sql";
@@ -177,6 +180,26 @@ pub(super) const WALLS: &[Wall] = &[
         rule: "R9",
         name: "postgres: the check on attempts elsewhere",
         edits: &[(SCHEMA, "by_hand OR provider = primary_provider OR certificate_id IS NOT NULL", "true")],
+    },
+    Wall {
+        rule: "R9",
+        name: "postgres: the trigger on certificates of attempts",
+        edits: &[(CERTIFICATES, "FOR EACH ROW WHEN (NEW.certificate_id IS NOT NULL)", "FOR EACH ROW WHEN (false)")],
+    },
+    Wall {
+        rule: "R9",
+        name: "postgres: the trigger on certificates",
+        edits: &[(CERTIFICATES, "BEFORE UPDATE ON onejob.certificates", "BEFORE UPDATE OF id ON onejob.certificates")],
+    },
+    Wall {
+        rule: "R9",
+        name: "postgres: the certificate that is held until its attempt is committed",
+        edits: &[(HOLD_CERTIFICATES, "FOR SHARE", "")],
+    },
+    Wall {
+        rule: "R9",
+        name: "postgres: the run that holds the lease of a contract",
+        edits: &[(END_VERIFICATION, "AND run = $3", "AND $3 = $3")],
     },
     Wall {
         rule: "R10",

@@ -228,3 +228,26 @@ async fn a_pinned_job_is_not_raced() {
     assert_eq!(world.provider.executions(&id), 1);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r9_a_certificate_that_is_taken_back_while_a_hedge_waits_starts_nothing() {
+    let mut world = world().await;
+    world.stop().await;
+    world.edit_config("[providers.backup]", "[providers.backup]\nconcurrency = 1");
+    world.start().await;
+    let certificate = world.certify("hedged", "backup").await;
+    let hold = world.submit("hold", "held", json!({ "gate": "slot" })).await.id();
+    world.provider.reached(&hold, 1).await;
+    let id = world.submit("k", "hedged", slow_and(json!({ "output": "quick" }))).await.id();
+    world.until(&id, "running", |job| states(job) == ["running"]).await;
+    // By now it has looked for a slot; it goes on with what it read.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(world.engine().suspend(certificate, "by hand".into()).await.unwrap());
+    world.provider.open("slot");
+    world.until_state(&hold, "succeeded").await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    world.provider.open("slow");
+    world.until_state(&id, "succeeded").await;
+    assert_eq!(world.provider.executions(&id), 1);
+    world.end().await;
+}

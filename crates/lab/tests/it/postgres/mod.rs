@@ -11,3 +11,4 @@ mod failures;
 mod tls;
 mod within;
 mod doctor;
+mod certificates;
