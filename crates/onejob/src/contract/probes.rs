@@ -2,6 +2,8 @@
 //! local count and across prompts of known growth; a needle at the end of a long prompt; and whether more
 //! is sent to the model than was given.
 
+use std::collections::BTreeSet;
+
 use onejob_core::Meaning;
 use serde_json::{Value, json};
 
@@ -45,7 +47,9 @@ pub(super) async fn check<C: Caller>(run: &Run<'_, C>, found: &mut Found) -> Vec
     let hidden = hidden_prompt(run, found).await;
     let (grows, longest) = grows(run, found).await;
     let needle = needle(run, longest, found).await;
-    vec![token_count(run, &found.samples).await, grows, needle, hidden]
+    let (token_count, note) = token_count(run, &found.samples).await;
+    found.notes.extend(note);
+    vec![token_count, grows, needle, hidden]
 }
 
 /// A chat over `input.text`, with the task's parameters and no system prompt.
@@ -58,18 +62,19 @@ async fn ask<C: Caller>(run: &Run<'_, C>, text: String, found: &mut Found) -> Ca
     came
 }
 
-/// What the provider counts, against what its own tokenizer counts here.
-async fn token_count<C: Caller>(run: &Run<'_, C>, samples: &[Sample]) -> Row {
+/// What the provider counts, against what its own tokenizer counts here; and what is odd about it.
+async fn token_count<C: Caller>(run: &Run<'_, C>, samples: &[Sample]) -> (Row, Option<String>) {
     let part = "token count";
     let Some(definition) = run.tokenizer() else {
-        return Row::skipped(CHECK, Some(part), "the provider has no [tokenizer] to count with");
+        return (Row::skipped(CHECK, Some(part), "the provider has no [tokenizer] to count with"), None);
     };
     if samples.is_empty() {
-        return Row::skipped(CHECK, Some(part), "the provider reports no prompt tokens");
+        return (Row::skipped(CHECK, Some(part), "the provider reports no prompt tokens"), None);
     }
     let prompter = Prompter { definition, caller: run.caller };
     let tolerance = run.subject.contract.token_tolerance;
     let mut row = Row { part: Some(part), ..Row::of(CHECK) };
+    let mut differences = BTreeSet::new();
     for sample in samples {
         let counted = match count(&prompter, sample).await {
             Ok(counted) => counted,
@@ -79,6 +84,7 @@ async fn token_count<C: Caller>(run: &Run<'_, C>, samples: &[Sample]) -> Row {
             }
         };
         let Counted { tokens, markup } = counted;
+        differences.insert((sample.reported as i64 - tokens as i64, markup > 0.0));
         let (local, reported) = (tokens as f64, sample.reported as f64);
         let slack = (local * tolerance).max(ALWAYS_ALLOWED);
         let detail = format!("{} tokens reported, {tokens} counted", sample.reported);
@@ -91,7 +97,22 @@ async fn token_count<C: Caller>(run: &Run<'_, C>, samples: &[Sample]) -> Row {
             }
         }
     }
-    row
+    (row, constant_difference(&differences, samples.len()))
+}
+
+/// A difference that is the same in every prompt, long or short, is a token that the server adds or leaves
+/// out: too little to fail for, and what a second beginning looks like from here.
+fn constant_difference(differences: &BTreeSet<(i64, bool)>, samples: usize) -> Option<String> {
+    let mut all = differences.iter();
+    let (Some((by, false)), None, 2..) = (all.next(), all.next(), samples) else { return None };
+    let (much, how) = (by.unsigned_abs(), if *by > 0 { "more" } else { "fewer" });
+    (much > 0 && much as f64 <= ALWAYS_ALLOWED).then(|| {
+        format!(
+            "every prompt has {much} {how} token{} by the provider's count than by the one here: does its server begin \
+             a prompt once more, or not at all? See adds_bos",
+            if much == 1 { "" } else { "s" }
+        )
+    })
 }
 
 struct Counted {
@@ -183,12 +204,10 @@ fn judge_growth(counts: &[(u64, u64)]) -> Result<Option<String>, String> {
     Ok(Some(told))
 }
 
-/// What stands at the end of a long prompt must arrive. Where tokens are counted here, they say it already.
+/// What stands at the end of a long prompt must arrive. Counts do not say it: a gateway may count what it was
+/// sent and pass on less.
 async fn needle<C: Caller>(run: &Run<'_, C>, tokens: u64, found: &mut Found) -> Row {
     let part = "needle";
-    if run.tokenizer().is_some() && !found.samples.is_empty() {
-        return Row::skipped(CHECK, Some(part), "the token counts tell whether a prompt arrives whole");
-    }
     if tokens == 0 {
         return Row::skipped(CHECK, Some(part), "no long prompt was taken");
     }

@@ -3,12 +3,16 @@
 
 use serde_json::Value;
 
+use super::leaks;
 use super::prompt::{Controls, Message, Prompter, Special, messages};
 use super::report::{Check, Row};
 use super::verify::{Caller, Run};
 use crate::config::{Chat, TokenizerDefinition};
 
 const CHECK: Check = Check::Renders;
+
+/// Markup that is plain text to some of the very models that were trained on it.
+const TEXT_BY_DESIGN: [&str; 5] = ["[/INST]", "<<SYS>>", "<|user|>", "<|assistant|>", "<|system|>"];
 
 /// A prompt of a case, rendered and encoded.
 struct Rendered {
@@ -38,12 +42,48 @@ pub(super) async fn check<C: Caller>(run: &Run<'_, C>) -> Vec<Row> {
         Err(why) => return vec![Row::once(CHECK, "template", Err(why))],
     };
     vec![
-        Row::once(CHECK, "template", Ok(None)),
+        own_markup(run, chat, &prompter, &rendered).await,
         injection(run, chat, &prompter, &specials).await,
         begins_once(definition, &specials, &rendered),
         comes_back(&prompter, &rendered).await,
         fits(definition, chat, &rendered),
     ]
+}
+
+/// The markup of the template must be control tokens to the tokenizer: where it is text, the template was made
+/// for another model. llama.cpp takes ChatML for a model file without a template.
+async fn own_markup<C: Caller>(
+    run: &Run<'_, C>,
+    chat: &Chat,
+    prompter: &Prompter<'_, C>,
+    rendered: &[Rendered],
+) -> Row {
+    let part = "template";
+    for (case, prompt) in run.subject.contract.cases.iter().zip(rendered) {
+        let Ok(messages) = messages(chat, &case.input) else { continue };
+        for marker in leaks::MARKERS.iter().filter(|marker| !TEXT_BY_DESIGN.contains(marker)) {
+            // What a message holds was not put there by the template.
+            let is_own =
+                prompt.text.contains(marker) && !messages.iter().any(|message| message.content.contains(marker));
+            if !is_own {
+                continue;
+            }
+            match prompter.encode(marker, Controls::Parsed).await {
+                Ok(tokens) if tokens.len() > 1 => {
+                    let detail = format!(
+                        "case {:?}: the chat template writes `{marker}`, and to the tokenizer that is {} tokens of text \
+                         and no control token: the template of another model",
+                        prompt.name,
+                        tokens.len()
+                    );
+                    return Row::once(CHECK, part, Err(detail));
+                }
+                Ok(_) => {}
+                Err(why) => return Row::once(CHECK, part, Err(why)),
+            }
+        }
+    }
+    Row::once(CHECK, part, Ok(None))
 }
 
 async fn render_all<C: Caller>(

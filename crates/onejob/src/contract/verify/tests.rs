@@ -168,6 +168,8 @@ struct World {
 }
 
 const SCHEMA: &str = r#"{"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}, "people": {"type": "integer"}}}"#;
+/// Its markup is text to the tokenizer here.
+const FOREIGN_TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message.content + '<end_of_turn>' }}{% endfor %}";
 const CASES: &str =
     "[[case]]\nname = \"paris\"\ninput = { text = \"About Paris.\" }\nexpect = [\"output.city == 'Paris'\"]\n";
 
@@ -186,6 +188,7 @@ impl World {
             ("schema.json", SCHEMA),
             ("cases.toml", cases),
             ("template.jinja", TEMPLATE),
+            ("foreign.jinja", FOREIGN_TEMPLATE),
             ("tokenizer.json", &tokenizer_json()),
         ] {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -352,6 +355,31 @@ async fn a_provider_that_reports_nothing_is_tried_by_a_needle() {
     assert_eq!(honest.verdict(), Verdict::Passed);
     assert_eq!(honest.notes.len(), 2, "{:?}", honest.notes);
     assert!(honest.rows.iter().any(|row| row.part == Some("grows") && row.skipped.is_some()));
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_counted_whole_and_then_cut_is_seen_by_the_needle() {
+    let lies = Lies { keeps: Some(3000), keeps_but_counts_all: true, ..Lies::default() };
+    for world in [closed(), open()] {
+        only(&world.verify(lies.clone()).await, "renders, needle: ", "did not arrive");
+    }
+}
+
+#[tokio::test]
+async fn a_template_whose_markup_is_text_to_the_tokenizer_is_that_of_another_model() {
+    let foreign = LOCAL.replace("template.jinja", "foreign.jinja");
+    let report = World::new(&foreign, SYSTEM, "").verify(Lies::default()).await;
+    let failures = failures(&report);
+    let said = "renders, template: case \"paris\": the chat template writes `<start_of_turn>`";
+    assert!(failures.iter().any(|failure| failure.starts_with(said)), "{failures:#?}");
+}
+
+#[tokio::test]
+async fn a_count_that_is_always_off_by_the_same_little_is_noted() {
+    let report = open().verify(Lies { adds_tokens: 1, ..Lies::default() }).await;
+    assert_eq!(report.verdict(), Verdict::Passed, "{:?}", failures(&report));
+    assert!(report.notes.iter().any(|note| note.contains("every prompt has 1 more token")), "{:?}", report.notes);
+    assert!(open().verify(Lies::default()).await.notes.is_empty());
 }
 
 #[tokio::test]

@@ -122,7 +122,8 @@ impl Renderer {
         sibling: Option<&str>,
         mut body: Value,
     ) -> Result<PreparedRequest, String> {
-        let scope = self.scope(call)?;
+        // No chat: there is no input to render one for.
+        let scope = self.base(call, None);
         let seen = scope.clone().with_shared("secret", self.secrets.clone());
         let mut url = render_url(url, &seen)?;
         if let Some(sibling) = sibling
@@ -142,9 +143,7 @@ impl Renderer {
     fn scope(&self, call: &CallInput) -> Result<Scope, String> {
         let reads = |name: &str| self.names.contains(name);
         let input = (reads("input") || reads("chat")).then(|| call.input.clone());
-        let mut scope = base_scope(call, input)
-            .with_shared("provider", self.settings.clone())
-            .with("callback_url", Value::from(call.callback_url.as_str()));
+        let mut scope = self.base(call, input);
         if reads("chat") {
             let chat = call.chat.as_deref().ok_or_else(|| {
                 format!("this provider sends a chat, and task {} has no [tasks.{}.chat]", call.task, call.task)
@@ -153,6 +152,12 @@ impl Renderer {
             scope = scope.with("chat", rendered);
         }
         Ok(scope)
+    }
+
+    fn base(&self, call: &CallInput, input: Option<Value>) -> Scope {
+        base_scope(call, input)
+            .with_shared("provider", self.settings.clone())
+            .with("callback_url", Value::from(call.callback_url.as_str()))
     }
 
     /// The output mode of a chat: its own, or what the provider's settings say. Without a schema there is
