@@ -8,6 +8,8 @@ pub mod proxy;
 pub mod nodes;
 pub mod races;
 pub mod fuzz;
+pub mod liars;
+pub mod models;
 pub mod walls;
 pub mod versions;
 pub mod figures;

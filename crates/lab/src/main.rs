@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use onejob_lab::{figures, races, versions, walls};
+use onejob_lab::{figures, models, races, versions, walls};
 
 #[derive(Parser)]
 #[command(name = "cargo lab", about = "The project's own tools: what breaks onejob, and what measures it")]
@@ -22,6 +22,8 @@ enum Tool {
     Versions(versions::Arguments),
     /// Measures onejob on PostgreSQL beside pgbench, as ratios within one run.
     Figures(figures::Arguments),
+    /// Verifies a JSON task against two small real models.
+    Models(models::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -30,5 +32,6 @@ fn main() -> ExitCode {
         Tool::Races(arguments) => races::run(&arguments),
         Tool::Versions(arguments) => versions::run(&arguments),
         Tool::Figures(arguments) => figures::run(&arguments),
+        Tool::Models(arguments) => models::run(&arguments),
     }
 }

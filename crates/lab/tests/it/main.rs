@@ -6,4 +6,5 @@ mod store_model;
 mod sqlite;
 mod postgres;
 mod nodes;
+mod liars;
 mod tidy;
