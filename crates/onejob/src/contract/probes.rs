@@ -252,7 +252,7 @@ async fn hidden_prompt<C: Caller>(run: &Run<'_, C>, found: &mut Found) -> Row {
         return Row::once(CHECK, part, Ok(Some(detail)));
     }
     let has_own = run.chat().is_some_and(|chat| chat.system.is_some());
-    let detail = format!("{detail}: a hidden system prompt");
+    let detail = format!("{detail}: a hidden system prompt, or markup that is text");
     if !has_own {
         return Row::once(CHECK, part, Err(detail));
     }

@@ -82,7 +82,8 @@ impl<C: Caller> Prompter<'_, C> {
             messages.iter().map(|message| json!({"role": message.role, "content": message.content})).collect();
         // Not every server that has the one has the other.
         let answer = self.ask(Some("apply-template"), json!({"messages": messages})).await;
-        Ok(answer.ok().and_then(|answer| Some(answer.get("prompt")?.as_str()?.to_owned())))
+        let prompt = answer.ok().and_then(|answer| Some(answer.get("prompt")?.as_str()?.to_owned()));
+        Ok(prompt.map(|prompt| self.definition.begun(prompt)))
     }
 
     pub(super) async fn encode(&self, text: &str, controls: Controls) -> Result<Vec<u32>, String> {

@@ -431,6 +431,9 @@ async fn bos_must_stand_once_and_at_the_beginning() {
     let twice = LOCAL.replace("context_window", "adds_bos = true, context_window");
     let report = World::new(&twice, SYSTEM, "").verify(Lies::default()).await;
     assert!(failures(&report).iter().any(|failure| failure.contains("holds \"<s>\" 2 times")), "{report:?}");
+    let at_its_pages = "tokenizer = { endpoint = \"http://x/tokenize\", bos_token = \"<s>\", adds_bos = true }";
+    let report = World::new(at_its_pages, SYSTEM, "").verify(Lies::default()).await;
+    assert!(failures(&report).iter().any(|failure| failure.contains("holds \"<s>\" 2 times")), "{report:?}");
     let other = LOCAL.replace("\"<s>\"", "\"<bos>\"");
     let report = World::new(&other, SYSTEM, "").verify(Lies::default()).await;
     assert!(failures(&report).iter().any(|failure| failure.contains("no control token \"<bos>\"")), "{report:?}");
