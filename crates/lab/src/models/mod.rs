@@ -40,8 +40,8 @@ pub struct Arguments {
     /// Where the environment is made and the matrix is written; kept, so that a second run is faster.
     #[arg(long, default_value = "target/models")]
     folder: PathBuf,
-    /// Runs of the case in each mode.
-    #[arg(long, default_value_t = 2)]
+    /// Runs of the case in each mode; at temperature 0 one says what the next will.
+    #[arg(long, default_value_t = 1)]
     repeat: u32,
 }
 
