@@ -11,7 +11,7 @@ use super::cases::{Arrived, arrived};
 use super::prompt::{Controls, Prompter};
 use super::report::{Check, Row, quote};
 use super::verify::{Ask, Caller, Came, Found, Run, Sample, reported, says_nothing};
-use crate::provider::Answer;
+use crate::provider::{Answer, Trouble};
 use crate::template::Template;
 
 const CHECK: Check = Check::Renders;
@@ -78,9 +78,14 @@ async fn token_count<C: Caller>(run: &Run<'_, C>, samples: &[Sample]) -> (Row, O
     for sample in samples {
         let counted = match count(&prompter, sample).await {
             Ok(counted) => counted,
-            Err(why) => {
+            Err(Trouble::Wrong(why)) => {
                 row.fail(why, None);
                 continue;
+            }
+            // Nor would it answer for the others.
+            Err(Trouble::Away(why)) => {
+                row.leave_open(why);
+                break;
             }
         };
         let Counted { tokens, markup } = counted;
@@ -121,7 +126,7 @@ struct Counted {
     markup: f64,
 }
 
-async fn count<C: Caller>(prompter: &Prompter<'_, C>, sample: &Sample) -> Result<Counted, String> {
+async fn count<C: Caller>(prompter: &Prompter<'_, C>, sample: &Sample) -> Result<Counted, Trouble> {
     if let Some(text) = prompter.render(&sample.messages).await? {
         let tokens = prompter.encode(&text, Controls::Parsed).await?.len();
         return Ok(Counted { tokens, markup: 0.0 });

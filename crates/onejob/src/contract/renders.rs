@@ -8,6 +8,7 @@ use super::prompt::{Controls, Message, Prompter, Special, messages};
 use super::report::{Check, Row};
 use super::verify::{Caller, Run};
 use crate::config::{Chat, TokenizerDefinition};
+use crate::provider::Trouble;
 
 const CHECK: Check = Check::Renders;
 
@@ -35,11 +36,11 @@ pub(super) async fn check<C: Caller>(run: &Run<'_, C>) -> Vec<Row> {
             let why = "nothing says how the provider renders a chat: there is no chat_template";
             return vec![Row::skipped(CHECK, Some("template"), why)];
         }
-        Err(why) => return vec![Row::once(CHECK, "template", Err(why))],
+        Err(trouble) => return vec![Row::troubled(CHECK, "template", trouble)],
     };
     let specials = match prompter.specials().await {
         Ok(specials) => specials,
-        Err(why) => return vec![Row::once(CHECK, "template", Err(why))],
+        Err(trouble) => return vec![Row::troubled(CHECK, "template", trouble)],
     };
     vec![
         own_markup(run, chat, &prompter, &rendered).await,
@@ -79,7 +80,7 @@ async fn own_markup<C: Caller>(
                     return Row::once(CHECK, part, Err(detail));
                 }
                 Ok(_) => {}
-                Err(why) => return Row::once(CHECK, part, Err(why)),
+                Err(trouble) => return Row::troubled(CHECK, part, trouble),
             }
         }
     }
@@ -90,11 +91,11 @@ async fn render_all<C: Caller>(
     run: &Run<'_, C>,
     chat: &Chat,
     prompter: &Prompter<'_, C>,
-) -> Result<Option<Vec<Rendered>>, String> {
+) -> Result<Option<Vec<Rendered>>, Trouble> {
     let mut all = Vec::new();
     for case in &run.subject.contract.cases {
-        let of_case = |error: String| format!("case {:?}: {error}", &*case.name);
-        let messages = messages(chat, &case.input).map_err(of_case)?;
+        let of_case = |trouble: Trouble| trouble.map(|why| format!("case {:?}: {why}", &*case.name));
+        let messages = messages(chat, &case.input).map_err(|why| of_case(Trouble::Wrong(why)))?;
         let Some(text) = prompter.render(&messages).await.map_err(of_case)? else { return Ok(None) };
         let tokens = prompter.encode(&text, Controls::Parsed).await.map_err(of_case)?;
         all.push(Rendered { name: case.name.to_string(), text, tokens });
@@ -115,9 +116,10 @@ async fn injection<C: Caller>(run: &Run<'_, C>, chat: &Chat, prompter: &Prompter
         };
         let (before, after) = match (with(&harmless).await, with(&joined(specials)).await) {
             (Ok(before), Ok(after)) => (before, after),
+            (Ok(_), Err(Trouble::Away(why))) => return Row::troubled(CHECK, "injection", Trouble::Away(why)),
             // A template may well refuse them.
-            (Ok(_), Err(_)) => continue,
-            (Err(why), _) => return Row::once(CHECK, "injection", Err(why)),
+            (Ok(_), Err(Trouble::Wrong(_))) => continue,
+            (Err(trouble), _) => return Row::troubled(CHECK, "injection", trouble),
         };
         if after.len() > before.len() {
             let ids: Vec<u32> = after.into_iter().filter(|id| !before.contains(id)).collect();
@@ -139,7 +141,7 @@ async fn controls<C: Caller>(
     prompter: &Prompter<'_, C>,
     specials: &[Special],
     messages: &[Message],
-) -> Result<Vec<u32>, String> {
+) -> Result<Vec<u32>, Trouble> {
     let Some(text) = prompter.render(messages).await? else { return Ok(Vec::new()) };
     let tokens = prompter.encode(&text, Controls::Parsed).await?;
     Ok(tokens.into_iter().filter(|id| specials.iter().any(|special| special.id == *id)).collect())
@@ -192,7 +194,9 @@ async fn comes_back<C: Caller>(prompter: &Prompter<'_, C>, rendered: &[Rendered]
                 let detail = format!("case {:?}: the prompt comes back changed, from byte {at} on", prompt.name);
                 return Row::once(CHECK, part, Err(detail));
             }
-            Err(why) => return Row::once(CHECK, part, Err(format!("case {:?}: {why}", prompt.name))),
+            Err(trouble) => {
+                return Row::troubled(CHECK, part, trouble.map(|why| format!("case {:?}: {why}", prompt.name)));
+            }
         }
     }
     Row::once(CHECK, part, Ok(None))

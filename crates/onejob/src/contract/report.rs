@@ -7,6 +7,7 @@ use onejob_core::Text;
 use serde_json::{Map, Value, json};
 
 use crate::config::OutputMode;
+use crate::provider::Trouble;
 
 /// The longest part of an output that a report quotes, in characters.
 const LONGEST_QUOTE: usize = 300;
@@ -171,6 +172,16 @@ impl Row {
         match result {
             Ok(detail) => (row.passed, row.detail) = (1, detail),
             Err(detail) => (row.failed, row.detail) = (1, Some(detail)),
+        }
+        row
+    }
+
+    /// A part of a check that could not be brought to its end: against the provider only where that is its doing.
+    pub fn troubled(check: Check, part: &'static str, trouble: Trouble) -> Row {
+        let mut row = Row { part: Some(part), ..Row::of(check) };
+        match trouble {
+            Trouble::Away(why) => row.leave_open(why),
+            Trouble::Wrong(why) => row.fail(why, None),
         }
         row
     }

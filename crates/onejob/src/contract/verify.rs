@@ -16,7 +16,7 @@ use super::prompt::{self, Message};
 use super::report::{Figures, PromptFigures, Report, Row, Tally};
 use super::{canary, cases, probes, renders};
 use crate::config::{Chat, Contract, OutputMode, ProviderConfig, Task, TokenizerDefinition};
-use crate::provider::Answer;
+use crate::provider::{Answer, Trouble};
 use crate::template::Template;
 
 /// What is verified.
@@ -69,7 +69,7 @@ pub trait Caller: Sync {
         url: &Template,
         sibling: Option<&'static str>,
         body: Value,
-    ) -> impl Future<Output = Result<Value, String>> + Send;
+    ) -> impl Future<Output = Result<Value, Trouble>> + Send;
 }
 
 /// Runs all checks. `at_once` bounds the calls in flight; `tally` says how far it is.

@@ -25,7 +25,7 @@ use hyper::{Response, StatusCode};
 use onejob_core::{Failure, Meaning, Observation, Override, Phase, Seen, meaning_of};
 use serde_json::Value;
 
-use super::{Answer, CallInput, Progress};
+use super::{Answer, CallInput, Progress, Trouble};
 use crate::config::HttpDefinition;
 use crate::contract::Breach;
 use crate::json::{self, Duplicates};
@@ -113,15 +113,17 @@ impl HttpProvider {
         url: &Template,
         sibling: Option<&str>,
         body: Value,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Trouble> {
         let said = |message: &str| self.redactor.sentence(message);
         let request = self.renderer.prepare_beside(call, url, sibling, body).map_err(|message| said(&message))?;
-        let whole = self.exchange(&request, &Progress::new()).await.map_err(|lost| said(&lost.message))?;
+        let whole =
+            self.exchange(&request, &Progress::new()).await.map_err(|lost| Trouble::Away(said(&lost.message)))?;
         if !(200..300).contains(&whole.status) {
-            return Err(said(&format!("status {}: {}", whole.status, words::of_status(whole.status, &whole.body))));
+            let why = said(&format!("status {}: {}", whole.status, words::of_status(whole.status, &whole.body)));
+            return Err(if is_away(whole.status) { Trouble::Away(why) } else { Trouble::Wrong(why) });
         }
         json::parse(&whole.body, Duplicates::LastStands, json::MAX_DEPTH)
-            .map_err(|_| "the answer is no JSON".to_owned())
+            .map_err(|_| Trouble::Wrong("the answer is no JSON".to_owned()))
     }
 
     /// Sends the request once and reads the answer, however long it takes. Dropping the future
@@ -249,4 +251,10 @@ impl Connection {
             }
         }
     }
+}
+
+/// Whether a status says that a page is not to be had now: who asks is not let in, there are too many, or what
+/// stands before it does not reach it. 500 is its own word about what it was asked.
+fn is_away(status: u16) -> bool {
+    matches!(status, 401 | 403 | 407 | 408 | 425 | 429 | 502..=504 | 520..=599)
 }

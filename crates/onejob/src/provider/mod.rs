@@ -139,6 +139,32 @@ fn rank(phase: Phase) -> u8 {
     }
 }
 
+/// Why a page beside the one that does the work gave nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// It is not there now, or lets nobody in: that says nothing about the provider.
+    Away(String),
+    /// It is there and does not do what it is for.
+    Wrong(String),
+}
+
+impl Trouble {
+    /// The same with other words.
+    pub fn map(self, words: impl FnOnce(String) -> String) -> Trouble {
+        match self {
+            Trouble::Away(why) => Trouble::Away(words(why)),
+            Trouble::Wrong(why) => Trouble::Wrong(words(why)),
+        }
+    }
+}
+
+/// Whatever goes wrong here is wrong.
+impl From<String> for Trouble {
+    fn from(why: String) -> Trouble {
+        Trouble::Wrong(why)
+    }
+}
+
 impl Provider {
     /// Makes a provider ready.
     ///
@@ -193,10 +219,12 @@ impl Provider {
         url: &Template,
         sibling: Option<&str>,
         body: Value,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Trouble> {
         match self {
             Provider::Http(provider) => provider.ask_beside(call, url, sibling, body).await,
-            Provider::Simulated(_) | Provider::Worker => Err("this kind of provider has no such page".to_owned()),
+            Provider::Simulated(_) | Provider::Worker => {
+                Err(Trouble::Wrong("this kind of provider has no such page".to_owned()))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::verify::Caller;
 use crate::config::{Chat, TokenizerDefinition, TokenizerSource};
+use crate::provider::Trouble;
 use crate::template::Scope;
 
 /// The system and user messages of a chat for an input.
@@ -73,22 +74,26 @@ pub(super) struct Prompter<'a, C> {
 
 impl<C: Caller> Prompter<'_, C> {
     /// The prompt of a chat; `None` if nothing says how the provider renders it.
-    pub(super) async fn render(&self, messages: &[Message]) -> Result<Option<String>, String> {
+    pub(super) async fn render(&self, messages: &[Message]) -> Result<Option<String>, Trouble> {
         if let Some(template) = &self.definition.chat_template {
-            return template.render(messages).map(|prompt| Some(self.definition.begun(prompt)));
+            return Ok(Some(self.definition.begun(template.render(messages)?)));
         }
         let TokenizerSource::Endpoint(_) = self.definition.source else { return Ok(None) };
         let messages: Vec<Value> =
             messages.iter().map(|message| json!({"role": message.role, "content": message.content})).collect();
         // Not every server that has the one has the other.
-        let answer = self.ask(Some("apply-template"), json!({"messages": messages})).await;
-        let prompt = answer.ok().and_then(|answer| Some(answer.get("prompt")?.as_str()?.to_owned()));
+        let answer = match self.ask(Some("apply-template"), json!({"messages": messages})).await {
+            Ok(answer) => answer,
+            Err(Trouble::Wrong(_)) => return Ok(None),
+            Err(Trouble::Away(why)) => return Err(Trouble::Away(why)),
+        };
+        let prompt = answer.get("prompt").and_then(Value::as_str).map(str::to_owned);
         Ok(prompt.map(|prompt| self.definition.begun(prompt)))
     }
 
-    pub(super) async fn encode(&self, text: &str, controls: Controls) -> Result<Vec<u32>, String> {
+    pub(super) async fn encode(&self, text: &str, controls: Controls) -> Result<Vec<u32>, Trouble> {
         match &self.definition.source {
-            TokenizerSource::Local(tokenizer) => tokenizer.encode(text, controls),
+            TokenizerSource::Local(tokenizer) => Ok(tokenizer.encode(text, controls)?),
             TokenizerSource::Endpoint(_) => {
                 // Two families of servers call the same things by two names; each ignores the other's.
                 let parse = controls == Controls::Parsed;
@@ -96,28 +101,27 @@ impl<C: Caller> Prompter<'_, C> {
                     "add_special": false, "add_special_tokens": false});
                 let answer = self.ask(None, body).await?;
                 let tokens = answer.get("tokens").and_then(Value::as_array);
-                let tokens = tokens.ok_or("the tokenizer's endpoint answers without `tokens`")?;
+                let tokens = tokens.ok_or_else(|| wrong("the tokenizer's endpoint answers without `tokens`"))?;
                 let id = |token: &Value| token.as_u64().and_then(|id| u32::try_from(id).ok());
                 let ids = tokens.iter().map(|token| id(token).or_else(|| id(token.get("id")?)));
-                ids.collect::<Option<_>>()
-                    .ok_or_else(|| "the tokenizer's endpoint answers with no token ids".to_owned())
+                ids.collect::<Option<_>>().ok_or_else(|| wrong("the tokenizer's endpoint answers with no token ids"))
             }
         }
     }
 
-    pub(super) async fn decode(&self, tokens: &[u32]) -> Result<String, String> {
+    pub(super) async fn decode(&self, tokens: &[u32]) -> Result<String, Trouble> {
         match &self.definition.source {
-            TokenizerSource::Local(tokenizer) => tokenizer.decode(tokens),
+            TokenizerSource::Local(tokenizer) => Ok(tokenizer.decode(tokens)?),
             TokenizerSource::Endpoint(_) => {
                 let answer = self.ask(Some("detokenize"), json!({"tokens": tokens})).await?;
                 let text = answer.get("content").or_else(|| answer.get("prompt")).and_then(Value::as_str);
-                text.map(str::to_owned).ok_or_else(|| "the tokenizer's endpoint decodes to no text".to_owned())
+                text.map(str::to_owned).ok_or_else(|| wrong("the tokenizer's endpoint decodes to no text"))
             }
         }
     }
 
     /// The control tokens: the tokenizer's own, or of an endpoint those that turn out to be some.
-    pub(super) async fn specials(&self) -> Result<Vec<Special>, String> {
+    pub(super) async fn specials(&self) -> Result<Vec<Special>, Trouble> {
         if let TokenizerSource::Local(tokenizer) = &self.definition.source {
             return Ok(tokenizer.specials().to_vec());
         }
@@ -133,10 +137,14 @@ impl<C: Caller> Prompter<'_, C> {
         Ok(specials)
     }
 
-    async fn ask(&self, sibling: Option<&'static str>, body: Value) -> Result<Value, String> {
+    async fn ask(&self, sibling: Option<&'static str>, body: Value) -> Result<Value, Trouble> {
         match &self.definition.source {
             TokenizerSource::Endpoint(url) => self.caller.beside(url, sibling, body).await,
-            TokenizerSource::Local(_) => Err("this tokenizer has no endpoint".to_owned()),
+            TokenizerSource::Local(_) => Err(wrong("this tokenizer has no endpoint")),
         }
     }
+}
+
+fn wrong(why: &str) -> Trouble {
+    Trouble::Wrong(why.to_owned())
 }

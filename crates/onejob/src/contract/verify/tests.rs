@@ -33,6 +33,8 @@ struct Lies {
     status: Option<(FailureClass, u16)>,
     refuses_over: Option<usize>,
     no_endpoint: bool,
+    /// It goes away once so many calls were made.
+    endpoint_away: Option<u32>,
 }
 
 struct Fake {
@@ -134,10 +136,14 @@ impl Caller for Fake {
     }
 
     /// A tokenizer's endpoint of the llama.cpp family.
-    async fn beside(&self, _: &Template, sibling: Option<&'static str>, body: Value) -> Result<Value, String> {
+    async fn beside(&self, _: &Template, sibling: Option<&'static str>, body: Value) -> Result<Value, Trouble> {
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        let made = *self.calls.lock().unwrap();
+        if self.lies.endpoint_away.is_some_and(|first| made >= first) {
+            return Err(Trouble::Away("connection refused".to_owned()));
+        }
         match sibling {
-            None if self.lies.no_endpoint => Err("status 404: not found".to_owned()),
+            None if self.lies.no_endpoint => Err(Trouble::Wrong("status 404: not found".to_owned())),
             None => {
                 let parsed = body["parse_special"] == true;
                 let controls =
@@ -157,7 +163,7 @@ impl Caller for Fake {
                     body["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
                 Ok(json!({"content": self.tokenizer.decode(&tokens)?}))
             }
-            Some(other) => Err(format!("status 404: there is no {other}")),
+            Some(other) => Err(Trouble::Wrong(format!("status 404: there is no {other}"))),
         }
     }
 }
@@ -461,4 +467,18 @@ async fn a_tokenizer_at_the_provider_is_asked() {
     only(&injected, "renders, injection: ", "`<|im_");
     let gone = World::new(endpoint, SYSTEM, "").verify(Lies { no_endpoint: true, ..Lies::default() }).await;
     assert!(failures(&gone).iter().any(|failure| failure.contains("status 404")), "{:?}", failures(&gone));
+}
+
+#[tokio::test]
+async fn a_tokenizer_that_is_away_decides_nothing() {
+    let endpoint = "tokenizer = { endpoint = \"http://x/tokenize\", bos_token = \"<s>\" }";
+    let filtered = format!("{SYSTEM}\nuser = \"{{{{ input.text | replace('<', '< ') }}}}\"");
+    for (calls, part) in [(0, "template"), (1, "token count")] {
+        let lies = Lies { endpoint_away: Some(calls), ..Lies::default() };
+        let report = World::new(endpoint, &filtered, "").verify(lies).await;
+        assert_eq!(report.verdict(), Verdict::Undecided, "{:?}", failures(&report));
+        let row = report.rows.iter().find(|row| row.undecided > 0).unwrap();
+        assert_eq!(row.part, Some(part), "{row:?}");
+        assert!(row.detail.as_ref().unwrap().ends_with("connection refused"), "{row:?}");
+    }
 }

@@ -12,7 +12,7 @@ use super::super::{Inner, Stage};
 use crate::config::Task;
 use crate::contract::verify::{Ask, Caller, Came};
 use crate::id;
-use crate::provider::{Answer, CallInput, Progress};
+use crate::provider::{Answer, CallInput, Progress, Trouble};
 use crate::template::Template;
 
 /// How long a call of a verification waits for a slot.
@@ -29,6 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Owner of the calls, for templates and for the provider's own records.
 const OWNER: &str = "onejob-verification";
+
+/// Why a call was not made, or not awaited, at the end of a node.
+const STOPPING: &str = "this node is stopping";
 
 /// Makes the calls of one run.
 pub(super) struct Calls {
@@ -57,7 +60,7 @@ impl Calls {
         let patience = Instant::now() + PATIENCE;
         loop {
             if self.inner.draining() {
-                return Err("this node is stopping".to_owned());
+                return Err(STOPPING.to_owned());
             }
             if !self.lane.has_backlog()
                 && let Some(slot) = self.inner.slot(&self.lane)
@@ -84,7 +87,7 @@ impl Calls {
         tokio::select! {
             answer = self.lane.provider.send(request, &progress) => Came::Answered { answer, took: began.elapsed() },
             () = tokio::time::sleep(self.task.attempt_timeout) => Came::Silent,
-            () = self.draining() => Came::NotMade("this node is stopping".to_owned()),
+            () = self.draining() => Came::NotMade(STOPPING.to_owned()),
         }
     }
 
@@ -108,13 +111,16 @@ impl Caller for Calls {
         }
     }
 
-    async fn beside(&self, url: &Template, sibling: Option<&'static str>, body: Value) -> Result<Value, String> {
+    async fn beside(&self, url: &Template, sibling: Option<&'static str>, body: Value) -> Result<Value, Trouble> {
         let ask = Ask { input: Value::Null, chat: None };
         let call = CallInput { chat: self.task.chat.clone(), ..self.input(ask) };
         let asked = self.lane.provider.ask_beside(&call, url, sibling, body);
-        match tokio::time::timeout(self.task.attempt_timeout, asked).await {
-            Ok(answer) => answer.map_err(|why| format!("the tokenizer's endpoint: {why}")),
-            Err(_) => Err("the tokenizer's endpoint does not answer".to_owned()),
+        tokio::select! {
+            answer = asked => answer.map_err(|trouble| trouble.map(|why| format!("the tokenizer's endpoint: {why}"))),
+            () = tokio::time::sleep(self.task.attempt_timeout) => {
+                Err(Trouble::Away("the tokenizer's endpoint does not answer".to_owned()))
+            }
+            () = self.draining() => Err(Trouble::Away(STOPPING.to_owned())),
         }
     }
 }

@@ -24,6 +24,47 @@ async fn engine(contract: &str, answer: &str) -> Engine {
     Engine::open(Arc::new(config.unwrap_or_else(|errors| panic!("{errors}")))).await.unwrap()
 }
 
+/// A chat provider with a tokenizer's endpoint, both at an address.
+async fn chat_engine(at: std::net::SocketAddr) -> Engine {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cases.toml"), "[[case]]\nname = \"a\"\ninput = { text = \"x\" }\n").unwrap();
+    let text = format!(
+        "[server]\nstore = \"memory:\"\n[providers.backup]\npreset = \"openai-chat\"\nmodel = \"m\"\nbase_url = \"http://{at}\"\n\
+         tokenizer = {{ endpoint = \"http://{at}/tokenize\" }}\n[tasks.t]\nproviders = [\"backup\"]\n\
+         contract = {{ cases = \"cases.toml\", repeat = 1 }}\nchat = {{ user = \"{{{{ input.text }}}}\" }}\n"
+    );
+    let config = Config::parse(&text, "onejob.toml", folder.path(), &|_| None);
+    Engine::open(Arc::new(config.unwrap_or_else(|errors| panic!("{errors}")))).await.unwrap()
+}
+
+/// Gives a pair the certificate of a run that passed.
+async fn certify(engine: &Engine, provider: &str) {
+    let run = Run { id: id::new_verification_id(), task: "t".into(), provider: provider.into() };
+    let (inner, now) = (&engine.inner, engine.now());
+    assert_eq!(inner.begin(&run).await.unwrap(), Begun::Yes);
+    let contract_digest = inner.config.contract_digest(&inner.config.tasks["t"], &inner.config.providers[provider]);
+    let certificate = Certificate {
+        id: id::new_certificate_id(),
+        task: "t".into(),
+        provider: provider.into(),
+        contract_digest,
+        model: None,
+        detail: "{}".into(),
+        issued_at: now,
+        valid_until: now + 3_600_000,
+        suspended: None,
+    };
+    let verification = Verification {
+        contract_digest,
+        started_at: now,
+        ended_at: now,
+        passed: true,
+        report: "{}".into(),
+        certificate: Some(certificate.id),
+    };
+    assert!(engine.end_verification(run, verification, Some(certificate)).await.unwrap());
+}
+
 async fn standing(engine: &Engine, provider: &str) -> Standing {
     let mut all = engine.contracts().await.unwrap();
     all.retain(|standing| &*standing.provider.name == provider);
@@ -132,4 +173,40 @@ fn only_what_was_refused_or_not_sent_is_asked_again_and_not_for_long() {
     assert_eq!(pause_after(&Came::Silent, 0), None);
     let good = Answer::Done { output: json!(1), seen: Seen::default() };
     assert_eq!(pause_after(&Came::Answered { answer: good, took: Duration::ZERO }, 0), None);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_with_its_tokenizer_takes_no_certificate_back() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let engine = chat_engine(listener.local_addr().unwrap()).await;
+    certify(&engine, "backup").await;
+    drop(listener);
+    let Verified::Done(report, None) = engine.verify("t", "backup", AskedBy::Schedule).await.unwrap() else {
+        panic!("it passed")
+    };
+    assert_eq!(report.verdict(), Verdict::Undecided, "{report:?}");
+    assert!(standing(&engine, "backup").await.certificate.unwrap().suspended.is_none());
+}
+
+#[tokio::test]
+async fn a_tokenizer_that_hangs_does_not_hold_up_a_stop() {
+    // It takes connections and never says a word.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let engine = chat_engine(listener.local_addr().unwrap()).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = engine.clone();
+    let run = tokio::spawn(async move { running.run(async { drop(stopped.await) }).await });
+    let asking = engine.clone();
+    let asked = tokio::spawn(async move { asking.verify("t", "backup", AskedBy::Request).await });
+    let task: Text = "t".into();
+    while engine.inner.verifying.progress(&task, &"backup".into()).is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(stop);
+    timeout(Duration::from_secs(10), run).await.expect("the tokenizer holds up the stop").unwrap();
+    match asked.await.unwrap().unwrap() {
+        Verified::Stopping => {}
+        Verified::Done(report, None) => assert_eq!(report.verdict(), Verdict::Undecided, "{report:?}"),
+        other => panic!("{other:?}"),
+    }
 }
