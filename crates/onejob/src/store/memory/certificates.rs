@@ -188,10 +188,7 @@ impl State {
 
     /// The event as it may be decided upon.
     pub(super) fn proved(&self, record: &Arc<Record>, event: Event) -> Event {
-        let at = event.at;
-        match event.what {
-            What::Start(start) => Event { at, what: What::Start(self.standing(start, record, None, at)) },
-            what => Event { at, what },
-        }
+        let Event { at, what: What::Start(start) } = event else { return event };
+        Event { at, what: What::Start(self.standing(start, record, None, at)) }
     }
 }

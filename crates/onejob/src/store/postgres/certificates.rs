@@ -272,12 +272,8 @@ impl Held {
 
     /// The event as it may be decided upon: a start loses a certificate that does not hold.
     pub(super) fn proved(&self, record: &Record, event: &Event) -> Event {
-        match &event.what {
-            What::Start(start) => {
-                Event { at: event.at, what: What::Start(self.standing(start.clone(), record, None, event.at)) }
-            }
-            _ => event.clone(),
-        }
+        let Event { at, what: What::Start(start) } = event else { return event.clone() };
+        Event { at: *at, what: What::Start(self.standing(start.clone(), record, None, *at)) }
     }
 }
 
