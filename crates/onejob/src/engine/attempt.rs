@@ -246,7 +246,9 @@ impl Runner {
             }
         }
         match meaning_of(&Observation::DeadlinePassed { phase: progress.phase() }, &[]) {
-            Meaning::Failed(_) => End::NeverSent("no connection before the attempt's deadline"),
+            Meaning::Failed(class) => {
+                End::Answered(Answer::failed(class, "no connection before the attempt's deadline"))
+            }
             Meaning::Unknown(cause) => {
                 self.fall_silent(cause, "no answer before the deadline").await;
                 self.slot.linger(lane);

@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use onejob_core::{AttemptId, Failure, JobId, Meaning, Phase, Seen, Text};
+use onejob_core::{AttemptId, Failure, FailureClass, JobId, Meaning, Phase, Seen, Text};
 use serde_json::{Value, json};
 
 use crate::config::{Chat, ProviderConfig, ProviderKind};
@@ -90,6 +90,15 @@ pub enum Answer {
         /// How a whole answer breaks any contract.
         breach: Option<Breach>,
     },
+}
+
+impl Answer {
+    /// A failure that no answer of the provider told.
+    pub(crate) fn failed(class: FailureClass, message: &str) -> Answer {
+        let (meaning, message) = (Meaning::Failed(class), message.into());
+        let seen = Seen::default();
+        Answer::Broken { meaning, status: None, retry_after_ms: None, message, seen, breach: None }
+    }
 }
 
 /// How far a call has come. Clones share it: with whoever watches the call's deadline, and with the

@@ -93,3 +93,36 @@ async fn r9_an_open_circuit_sends_nothing_to_a_provider_that_proved_nothing() {
     assert_eq!(world.provider.executions_at(&id, "backup"), 0);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_no_connection_reaches_in_time_opens_its_circuit() {
+    // It is never greeted: the handshake does not end before the attempt does.
+    let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tables = format!(
+        r#"
+[providers.hole]
+kind = "http"
+[providers.hole.request]
+method = "POST"
+url = "https://{}/do"
+[providers.hole.response]
+output = "{{{{ body.output }}}}"
+[tasks.hole]
+providers = ["hole"]
+attempt_timeout = "100ms"
+tries = 5
+max_attempts = 5
+backoff = "10ms"
+"#,
+        hole.local_addr().unwrap()
+    );
+    let world = World::with("", &tables).await;
+    let id = world.submit("k", "hole", json!({})).await.id();
+    let job = world.until_state(&id, "failed").await;
+    let failure = &job["attempts"][4]["failure"];
+    assert_eq!((&failure["class"], job["attempts"].as_array().unwrap().len()), (&json!("not_sent"), 5));
+    assert!(failure["message"].as_str().unwrap().contains("no connection before"), "{job}");
+    let metrics = world.get("/metrics").await.text;
+    assert!(metrics.contains("onejob_provider_circuit_open{provider=\"hole\"} 1"), "{metrics}");
+    world.end().await;
+}
