@@ -334,8 +334,9 @@ fn replan(job: &Job, certificate: Option<CertificateId>, follow: &Follow, at: Mi
     let Slot::Open { plan } = &job.slot else {
         return Err(Illegal::JobClosed(job.state()));
     };
-    // Another plan has taken its place, or an attempt has started.
-    let stands = |plan: &&Plan| plan.provider != plan.primary && plan.certificate == certificate && plan.due_at <= at;
+    // Another plan has taken its place, or an attempt has started. It need not be due: what does not hold now
+    // will not hold then.
+    let stands = |plan: &&Plan| plan.provider != plan.primary && plan.certificate == certificate;
     let Some(plan) = plan.as_ref().filter(stands) else {
         return Err(Illegal::NotDue);
     };
@@ -353,6 +354,8 @@ fn replan(job: &Job, certificate: Option<CertificateId>, follow: &Follow, at: Mi
             let primary = plan.primary.clone();
             Next::Retry(Plan { provider: primary.clone(), primary, certificate: None, due_at: at })
         }
+        // It keeps its place in the line, or the pause that it makes.
+        (Next::Retry(anew), _) if anew.provider == plan.provider => Next::Retry(Plan { due_at: plan.due_at, ..anew }),
         (next, _) => next,
     };
     let mut change = nothing(job, Verdict::Replanned(what.clone()));

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::lane::{Lane, Slot};
 use super::{Inner, Stage, attempt};
 use crate::id;
-use crate::store::{Claim, Unproved};
+use crate::store::{Claim, StoreError, Unproved};
 
 /// Most attempts that one claim starts: a claim holds slots while it commits.
 const CLAIM_BATCH: usize = 64;
@@ -81,16 +81,26 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
     }
 }
 
-/// Plans anew what may not start here. Says when to come back for what is left.
-async fn replan(inner: &Inner, unproved: &[Unproved]) -> Option<i64> {
+/// Plans anew what may not start here. Says when to come back for what is left. A store that is away is
+/// left alone, and a node that stops leaves the rest to the next.
+pub(super) async fn replan(inner: &Inner, unproved: &[Unproved]) -> Option<i64> {
     let mut again = None;
     for unproved in unproved {
-        let left = inner.replan(unproved).await.unwrap_or_else(|error| {
+        if inner.draining() {
+            break;
+        }
+        let planned = inner.replan(unproved).await;
+        // A refusal is about this job; every other error is about the store.
+        let is_away = matches!(&planned, Err(error) if !matches!(error, StoreError::Refused(_)));
+        let left = planned.unwrap_or_else(|error| {
             inner.metrics.store_errors.inc();
             warn!(job = id::job_text(unproved.record.job.id), %error, "could not plan a job anew");
             Some(inner.now() + AFTER_STORE_ERROR_MS)
         });
         again = [again, left].into_iter().flatten().min();
+        if is_away {
+            break;
+        }
     }
     again
 }

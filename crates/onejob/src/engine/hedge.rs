@@ -2,6 +2,9 @@
 //! proved itself. Never beside what is unknown or about to be sent, and never before jobs that wait for a
 //! slot there.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::lane::{Lane, Slot};
+use super::proof::Asks;
 use super::{Inner, Stage, attempt};
 use crate::id;
 use crate::store::{Applied, Record, StoreError};
@@ -61,12 +65,14 @@ pub(super) fn watch_over(inner: &Arc<Inner>, record: &Record, attempt: AttemptId
         let mut look_at = started + after;
         loop {
             tokio::select! {
+                // In this order: whoever is told to stop while its time has come asks the store nothing more.
+                biased;
                 _ = ended.changed() => return,
                 _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
                 () = tokio::time::sleep_until(look_at) => {}
             }
             // From here to the end it is not broken off: what is recorded as starting is sent.
-            let look = watch.look(&mut ended).await.unwrap_or_else(|error| {
+            let look = watch.look(&mut ended, &mut stage).await.unwrap_or_else(|error| {
                 watch.inner.metrics.store_errors.inc();
                 warn!(job = id::job_text(watch.job), %error, "could not look whether a silent job may race");
                 Look::Again(AFTER_STORE_ERROR)
@@ -81,7 +87,11 @@ pub(super) fn watch_over(inner: &Arc<Inner>, record: &Record, attempt: AttemptId
 }
 
 impl Watch {
-    async fn look(&self, ended: &mut watch::Receiver<()>) -> Result<Look, StoreError> {
+    async fn look(
+        &self,
+        ended: &mut watch::Receiver<()>,
+        stage: &mut watch::Receiver<Stage>,
+    ) -> Result<Look, StoreError> {
         let inner = &self.inner;
         let Some(record) = inner.store.job(self.job).await? else { return Ok(Look::Over) };
         let Some(newest) = record.job.attempts.last() else { return Ok(Look::Over) };
@@ -99,22 +109,24 @@ impl Watch {
         if silent_ms < after_ms {
             return Ok(Look::Again(Duration::from_millis((after_ms - silent_ms).unsigned_abs())));
         }
-        let policy = inner.policy(&record, None).await?;
+        let policy = inner.policy(&record, Asks::ToLook).await?;
         let candidates = hedges(&record.job, &policy);
         if candidates.is_empty() {
             return Ok(Look::Again(self.after.max(AFTER_STORE_ERROR)));
         }
-        match self.slot(&candidates, ended).await {
+        match self.slot(&candidates, ended, stage).await {
             Some((candidate, lane, slot)) => self.start(&record, &policy, candidate, lane, slot).await,
             None => Ok(Look::Again(Duration::ZERO)),
         }
     }
 
-    /// A slot at the first of these that has one; waits for one a while, as long as the attempt is silent.
+    /// A slot at the first of these that has one; waits for one a while, as long as the attempt is silent
+    /// and the node does not stop.
     async fn slot<'a>(
         &self,
         candidates: &[&'a Candidate],
         ended: &mut watch::Receiver<()>,
+        stage: &mut watch::Receiver<Stage>,
     ) -> Option<(&'a Candidate, Arc<Lane>, Slot)> {
         for _ in 0..SLOT_LOOKS {
             for candidate in candidates {
@@ -126,6 +138,7 @@ impl Watch {
             }
             tokio::select! {
                 _ = ended.changed() => return None,
+                _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return None,
                 () = tokio::time::sleep(SLOT_PAUSE) => {}
             }
         }

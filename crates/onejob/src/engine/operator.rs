@@ -10,6 +10,7 @@ use onejob_core::{
 use serde_json::Value;
 
 use super::lane::{Lane, Slot};
+use super::proof::Asks;
 use super::{Engine, Inner, attempt, detached, payload, submit};
 use crate::contract::Violation;
 use crate::id;
@@ -80,7 +81,7 @@ impl Engine {
         force: bool,
     ) -> Result<ByHand, StoreError> {
         let job = record.job.id;
-        let policy = self.inner.policy(record, None).await?;
+        let policy = self.inner.policy(record, Asks::ToLook).await?;
         let Some(primary) = policy.candidates.first().map(|c| c.provider.clone()) else {
             return Ok(ByHand::NoSuchProvider("the task of this job is not configured any more".into()));
         };

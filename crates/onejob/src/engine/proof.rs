@@ -1,14 +1,20 @@
 //! Who has proved itself: what may follow a failure, and what in production says that a proof holds no more.
 //!
 //! Certificates are read from the store at the moment of a failure; the transaction that starts an attempt
-//! elsewhere looks again (R9). What is remembered here serves one end: an answer that wins is compared with
-//! its provider's certificate, and that must cost no read.
+//! elsewhere looks again (R9). What is remembered here starts nothing: an answer that wins is compared with
+//! its provider's certificate, and jobs that wait for other nodes are left in line, and both must cost no read.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use onejob_core::{AttemptId, CertificateId, Event, Follow, JobId, JobState, Millis, Policy, Seen, Slot, Text, What};
+use onejob_core::{
+    AttemptId, CertificateId, Event, Follow, Job, JobId, JobState, Millis, Next, Policy, Seen, Slot, Text, Verdict,
+    What, decide,
+};
 use tracing::{error, info, warn};
 
 use super::reconcile::SWEEP_BATCH;
@@ -29,6 +35,16 @@ const REFRESH_EVERY: Duration = Duration::from_secs(5);
 /// A job that is planned on a certificate of another contract than ours is left so long to the node that
 /// planned it, in milliseconds: while a new configuration is rolled out both are right.
 const OTHERS_GRACE_MS: Millis = 2_000;
+
+/// What an answer about the candidates is wanted for: an open circuit lets one probe through in a period, and
+/// whoever only looks must not spend it.
+#[derive(Clone, Copy)]
+pub(super) enum Asks<'a> {
+    /// The job goes where it is sent. It has just been at `left`.
+    ToGo { left: Option<&'a str> },
+    /// What the answer says of circuits sends nobody anywhere that refuses.
+    ToLook,
+}
 
 /// The contracts that this node is configured with, and the certificates of them that hold.
 pub(crate) struct Proofs {
@@ -71,9 +87,23 @@ impl Proofs {
     }
 }
 
+impl Asks<'_> {
+    fn may_probe(self, provider: &str) -> bool {
+        match self {
+            Asks::ToGo { left } => left != Some(provider),
+            Asks::ToLook => false,
+        }
+    }
+}
+
 /// Which way to a provider is taken for granted.
 pub(super) fn certificate_of(certificates: &[Certificate], provider: &str) -> Option<CertificateId> {
     certificates.iter().find(|certificate| &*certificate.provider == provider).map(|certificate| certificate.id)
+}
+
+/// Whether the job would end by this.
+fn gives_up(job: &Job, event: &Event) -> bool {
+    decide(job, event).is_ok_and(|change| matches!(change.verdict, Verdict::Replanned(Next::GiveUp(_))))
 }
 
 impl Inner {
@@ -95,9 +125,8 @@ impl Inner {
         Ok(valid)
     }
 
-    /// What the job's task allows now, as it is configured, proved, and lately answered. `left` is the
-    /// provider that the job has just been at.
-    pub(super) async fn policy(&self, record: &Record, left: Option<&str>) -> Result<Policy, StoreError> {
+    /// What the job's task allows now, as it is configured, proved, and lately answered.
+    pub(super) async fn policy(&self, record: &Record, asks: Asks<'_>) -> Result<Policy, StoreError> {
         let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
         let Some(task) = self.task_of(record) else { return Ok(Policy::nothing_more()) };
         let mut policy = task.policy(pinned);
@@ -106,7 +135,7 @@ impl Inner {
             return Ok(policy);
         }
         let certificates = self.certificates_of(task).await?;
-        self.prefer(&mut policy, &certificates, left);
+        self.prefer(&mut policy, &certificates, asks);
         Ok(policy)
     }
 
@@ -127,7 +156,7 @@ impl Inner {
             return policy;
         }
         match self.certificates_of(task).await {
-            Ok(certificates) => self.prefer(&mut policy, &certificates, None),
+            Ok(certificates) => self.prefer(&mut policy, &certificates, Asks::ToGo { left: None }),
             Err(error) => {
                 self.metrics.store_errors.inc();
                 warn!(task = %task.name, %error, "could not read the certificates of a task whose first provider refuses");
@@ -137,7 +166,7 @@ impl Inner {
     }
 
     /// Fills in who is proved and who refuses everything.
-    pub(super) fn prefer(&self, policy: &mut Policy, certificates: &[Certificate], left: Option<&str>) {
+    pub(super) fn prefer(&self, policy: &mut Policy, certificates: &[Certificate], asks: Asks<'_>) {
         for candidate in policy.candidates.iter_mut().skip(1) {
             candidate.certificate = certificate_of(certificates, &candidate.provider);
         }
@@ -149,7 +178,7 @@ impl Inner {
             let Some(lane) = self.lanes.get(&candidate.provider).filter(|_| allowed) else { continue };
             // A probe is for whoever would go there: not behind one that does not refuse, nor at once after
             // this very job was refused there.
-            let may_probe = !found && left != Some(&*candidate.provider);
+            let may_probe = !found && asks.may_probe(&candidate.provider);
             candidate.refuses = if may_probe { lane.circuit.diverts() } else { lane.circuit.is_open() };
             found |= !candidate.refuses;
         }
@@ -157,21 +186,44 @@ impl Inner {
 
     /// What the job's task allows to follow the end of an attempt at `left`.
     pub(super) async fn follow(&self, record: &Record, left: Option<&str>) -> Result<Follow, StoreError> {
-        let policy = Arc::new(self.policy(record, left).await?);
+        let policy = Arc::new(self.policy(record, Asks::ToGo { left }).await?);
         Ok(Follow { policy, jitter: fastrand::u16(0..=1000) })
     }
 
-    /// Plans a job anew whose certificate does not hold. Gives when to look again, if it is left to others.
+    /// What may follow by the certificates that were read last, if they were.
+    fn remembered(&self, record: &Record) -> Option<Follow> {
+        let pinned = record.intent.as_ref().and_then(|intent| intent.provider.as_deref());
+        let task = self.task_of(record)?;
+        let (recalled, now) = (self.proofs.recall(&task.name)?, self.now());
+        let holding: Vec<Certificate> = recalled.iter().filter(|c| c.holds(now)).cloned().collect();
+        let mut policy = task.policy(pinned);
+        self.prefer(&mut policy, &holding, Asks::ToLook);
+        Some(Follow { policy: Arc::new(policy), jitter: 0 })
+    }
+
+    /// Plans a job anew whose certificate does not hold. One that holds for a node of another configuration is
+    /// left to that node for a while, and after that as long as this one could only end the job. Gives when to look again, if it is left to others.
     pub(super) async fn replan(&self, unproved: &Unproved) -> Result<Option<Millis>, StoreError> {
         let record = &unproved.record;
         let Slot::Open { plan: Some(plan) } = &record.job.slot else { return Ok(None) };
         let (now, grace) = (self.now(), plan.due_at.saturating_add(OTHERS_GRACE_MS));
-        if unproved.because == WhyUnproved::OtherContract && !self.member.is_alone() && now < grace {
+        let holds_elsewhere = unproved.because == WhyUnproved::OtherContract && !self.member.is_alone();
+        if holds_elsewhere && now < grace {
             return Ok(Some(grace));
         }
-        let follow = self.follow(record, None).await?;
-        let what = What::Unproved { certificate: plan.certificate, follow };
-        let applied = self.store.apply(record.job.id, Event { at: self.now(), what }).await?;
+        // It never ends here what may start there. What is remembered is asked first: of a long line that is
+        // left to others, every look would cost a read for each job.
+        let event = |follow| Event { at: now, what: What::Unproved { certificate: plan.certificate, follow } };
+        let leave = |event: &Event| holds_elsewhere && gives_up(&record.job, event);
+        let later = now.saturating_add(OTHERS_GRACE_MS);
+        if self.remembered(record).is_some_and(|follow| leave(&event(follow))) {
+            return Ok(Some(later));
+        }
+        let event = event(self.follow(record, None).await?);
+        if leave(&event) {
+            return Ok(Some(later));
+        }
+        let applied = self.store.apply(record.job.id, event).await?;
         if let Applied::Done { record, .. } = &applied {
             let (job, state) = (id::job_text(record.job.id), record.job.state().as_str());
             warn!(%job, owner = %record.owner, provider = %plan.provider, state, "the certificate that a job was queued on does not hold: planned anew");

@@ -385,3 +385,27 @@ async fn r9_a_provider_that_is_gone_from_the_configuration_holds_no_job_that_was
     world.provider.open("slot");
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r9_a_pause_before_the_next_try_at_a_provider_that_is_gone_holds_no_job() {
+    let mut world = world().await;
+    world.stop().await;
+    world.edit_config(
+        "tries = 1\nbackoff = \"10ms\"\n[tasks.proved.output]",
+        "tries = 2\nbackoff = \"10ms\"\n[tasks.proved.output]",
+    );
+    world.start().await;
+    world.certify("proved", "backup").await;
+    world.certify("proved", "third").await;
+    let busy = json!({ "status": 429, "headers": { "retry-after": "600" } });
+    let id = world.submit("k", "proved", refused_then(busy)).await.id();
+    world.until(&id, "queued for much later", |job| states(job).len() == 3 && job["state"] == "queued").await;
+    world.stop().await;
+    world.edit_config("providers = [\"main\", \"backup\", \"third\"]", "providers = [\"main\", \"third\"]");
+    world.edit_config("[tasks.race]\nproviders = [\"main\", \"backup\"]", "[tasks.race]\nproviders = [\"main\"]");
+    world.edit_config("[providers.backup", "[providers.renamed");
+    world.start().await;
+    let job = world.until_state(&id, "succeeded").await;
+    assert_eq!(providers(&job), ["main", "main", "backup", "third"]);
+    world.end().await;
+}
