@@ -453,6 +453,22 @@ fn r9_a_plan_that_is_unproved_takes_the_certificate_that_came_in_its_place() {
 }
 
 #[test]
+fn r9_a_plan_that_is_unproved_need_not_be_due_and_keeps_the_pause_it_makes() {
+    let mut story = Story::new(&[candidate(A, false), candidate(B, true), candidate(C, false)]);
+    story.policy.tries = 2;
+    let pauses: Vec<_> = (0..3).map(|_| story.try_once(Refused).unwrap()).collect();
+    let (to, pause) = &pauses[2];
+    assert!(to == B && *pause > 0, "{pauses:?}");
+    story.policy.candidates[1].certificate = Some(CertificateId(9));
+    story.at += 1;
+    let same_pause = story.plan(B, pause - 1);
+    assert_eq!(story.unproved(), Next::Retry(Plan { certificate: Some(CertificateId(9)), ..same_pause }));
+    story.policy.candidates[1].certificate = None;
+    story.policy.candidates[2].certificate = Some(CertificateId(8));
+    assert_eq!(story.unproved(), Next::Retry(Plan { certificate: Some(CertificateId(8)), ..story.plan(C, 0) }));
+}
+
+#[test]
 fn r9_a_first_plan_that_is_unproved_falls_back_to_the_provider_that_needs_no_certificate() {
     for policy in [None, Some(Policy::nothing_more())] {
         let mut story = Story::new(&[refusing(A, false), candidate(B, true)]);
