@@ -8,7 +8,7 @@ use tracing::warn;
 use super::lane::{Lane, Slot};
 use super::{Inner, Stage, attempt};
 use crate::id;
-use crate::store::{Claim, StoreError, Unproved};
+use crate::store::{Claim, MOST_UNPROVED, StoreError, Unproved};
 
 /// Most attempts that one claim starts: a claim holds slots while it commits.
 const CLAIM_BATCH: usize = 64;
@@ -75,10 +75,17 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         }
         let again = replan(inner, &claimed.unproved).await;
         if got < held {
-            return [claimed.next_due, again].into_iter().flatten().min();
+            return come_back(claimed.next_due, again, claimed.unproved.len() >= MOST_UNPROVED);
         }
         lane.keep_backlog();
     }
+}
+
+/// When to come back for what is due next and for what is left to others. If a claim saw nothing but these,
+/// what is due next is behind them: to look again at once would see the same, and hold it meanwhile.
+pub(super) fn come_back(next_due: Option<i64>, left: Option<i64>, saw_no_further: bool) -> Option<i64> {
+    let next_due = next_due.filter(|_| left.is_none() || !saw_no_further);
+    [next_due, left].into_iter().flatten().min()
 }
 
 /// Plans anew what may not start here. Says when to come back for what is left. A store that is away is

@@ -167,3 +167,11 @@ async fn whoever_only_looks_leaves_the_probe_of_an_open_circuit_to_a_job() {
     assert!(!main(engine.inner.policy(&record, to_go).await.unwrap()).refuses, "the probe");
     assert!(main(engine.inner.policy(&record, to_go).await.unwrap()).refuses, "one in a period");
 }
+
+#[test]
+fn a_long_line_that_is_left_to_others_is_not_looked_at_without_end() {
+    let (next_due, left) = (Some(25), Some(2_000));
+    assert_eq!(dispatch::come_back(next_due, left, true), left);
+    assert_eq!(dispatch::come_back(next_due, left, false), next_due);
+    assert_eq!(dispatch::come_back(next_due, None, true), next_due, "they are planned anew: there is more");
+}
