@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::{Engine, Inner, detached};
 use crate::config::{ProviderConfig, ProviderKind, Task};
-use crate::contract::report::{Report, Tally, Verdict};
+use crate::contract::report::{Check, Figures, Report, Row, Tally, Verdict};
 use crate::contract::verify::Subject;
 use crate::contract::{certificate_detail, verify};
 use crate::id;
@@ -38,8 +38,11 @@ const LONGEST_RUN: Duration = Duration::from_secs(30 * 60);
 /// One slot in so many of a provider's may be held by a verification.
 const SHARE: usize = 4;
 
-/// Of each pair at most so many certificates are looked at.
-const NEWEST: usize = 1000;
+/// Of each pair so many certificates are looked at first: the one that counts is nearly always the newest.
+const NEWEST: usize = 2;
+
+/// Where none of those is of the contract as it is configured now, at most so many are.
+const MOST: usize = 1000;
 
 /// Who asked for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,20 +178,13 @@ impl Engine {
         let mut all = Vec::new();
         for task in inner.config.tasks.values().filter(|task| task.contract.is_some()) {
             for provider in task.providers.iter().filter_map(|name| inner.config.providers.get(name)) {
-                let filter = CertificateFilter {
-                    task: Some(task.name.clone()),
-                    provider: Some(provider.name.clone()),
-                    limit: NEWEST,
-                };
-                let certificates = inner.store.certificates(filter).await?;
-                let digest = inner.config.contract_digest(task, provider);
-                let current = certificates.iter().find(|certificate| certificate.contract_digest == digest);
+                let (certificate, is_current) = inner.certificate_shown(task, provider).await?;
                 let of_pair = |checked: &&Checked| checked.task == task.name && checked.provider == provider.name;
                 all.push(Standing {
                     task: task.clone(),
                     provider: provider.clone(),
-                    is_current: current.is_some(),
-                    certificate: current.or(certificates.first()).cloned(),
+                    is_current,
+                    certificate,
                     checked: known.iter().find(of_pair).cloned(),
                     progress: inner.verifying.progress(&task.name, &provider.name),
                 });
@@ -204,6 +200,31 @@ impl Engine {
 }
 
 impl Inner {
+    /// The newest certificate of a pair for the contract as it is configured now, or else of any; and whether it
+    /// is the former.
+    async fn certificate_shown(
+        &self,
+        task: &Task,
+        provider: &ProviderConfig,
+    ) -> Result<(Option<Certificate>, bool), StoreError> {
+        let digest = self.config.contract_digest(task, provider);
+        let mut any = None;
+        for limit in [NEWEST, MOST] {
+            let (task, provider) = (Some(task.name.clone()), Some(provider.name.clone()));
+            let mut certificates = self.store.certificates(CertificateFilter { task, provider, limit }).await?;
+            let current = certificates.iter().position(|certificate| certificate.contract_digest == digest);
+            if let Some(at) = current {
+                return Ok((Some(certificates.swap_remove(at)), true));
+            }
+            let are_all = certificates.len() < limit;
+            any = certificates.into_iter().next();
+            if are_all {
+                break;
+            }
+        }
+        Ok((any, false))
+    }
+
     async fn verify(
         self: &Arc<Inner>,
         task: Arc<Task>,
@@ -233,7 +254,7 @@ impl Inner {
         let report = tokio::select! {
             report = verify::verify(subject, &caller, provider.concurrency / SHARE, &listed.tally) => Some(report),
             () = self.lose(&run) => None,
-            () = tokio::time::sleep(LONGEST_RUN) => None,
+            () = tokio::time::sleep(LONGEST_RUN) => Some(without_end(subject)),
         };
         match report {
             None => {
@@ -280,6 +301,8 @@ impl Inner {
             Verdict::Failed => false,
             // It says nothing, so what was known stays.
             Verdict::Undecided => {
+                let why = report.rows.iter().find(|row| row.undecided > 0).and_then(|row| row.detail.as_deref());
+                warn!(task = %task.name, provider = %provider.name, why, "a verification could not be told");
                 self.store.leave_verification(run).await?;
                 return Ok(Verified::Done(Box::new(report), None));
             }
@@ -311,6 +334,20 @@ impl Inner {
             // Its lease had run out, and another run has the word.
             false => Ok(Verified::InFlight { until: ended }),
         }
+    }
+}
+
+/// Of a run that was given up.
+fn without_end(subject: Subject<'_>) -> Report {
+    let mut row = Row::of(Check::RoundTrip);
+    row.leave_open(format!("the verification came to no end within {} minutes", LONGEST_RUN.as_secs() / 60));
+    Report {
+        task: subject.task.name.clone(),
+        provider: subject.provider.name.clone(),
+        rows: vec![row],
+        notes: Vec::new(),
+        model: None,
+        figures: Figures::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::calls::{TRIES_AGAIN, pause_after};
-use super::schedule::is_due;
+use super::schedule::{self, Misses};
 use super::*;
 use crate::config::Config;
 use crate::contract::verify::Came;
@@ -13,12 +13,16 @@ use crate::provider::Answer;
 
 /// A contract whose one case the simulated providers answer as `answer` says.
 async fn engine(contract: &str, answer: &str) -> Engine {
+    engine_of("", contract, answer).await
+}
+
+async fn engine_of(task: &str, contract: &str, answer: &str) -> Engine {
     let folder = tempfile::tempdir().unwrap();
     let cases = format!("[[case]]\nname = \"a\"\ninput = {{ simulate = {answer} }}\nexpect = [\"output == 'x'\"]\n");
     std::fs::write(folder.path().join("cases.toml"), cases).unwrap();
     let text = format!(
         "[server]\nstore = \"memory:\"\n[providers.main]\nkind = \"simulated\"\n[providers.backup]\nkind = \"simulated\"\n\
-         [tasks.t]\nproviders = [\"main\", \"backup\"]\ncontract = {{ cases = \"cases.toml\", repeat = 1{contract} }}\n"
+         [tasks.t]\nproviders = [\"main\", \"backup\"]\ncontract = {{ cases = \"cases.toml\", repeat = 1{contract} }}\n{task}"
     );
     let config = Config::parse(&text, "onejob.toml", folder.path(), &|_| None);
     Engine::open(Arc::new(config.unwrap_or_else(|errors| panic!("{errors}")))).await.unwrap()
@@ -39,10 +43,14 @@ async fn chat_engine(at: std::net::SocketAddr) -> Engine {
 
 /// Gives a pair the certificate of a run that passed.
 async fn certify(engine: &Engine, provider: &str) {
+    let config = &engine.inner.config;
+    certify_as(engine, provider, config.contract_digest(&config.tasks["t"], &config.providers[provider])).await;
+}
+
+async fn certify_as(engine: &Engine, provider: &str, contract_digest: [u8; 32]) {
     let run = Run { id: id::new_verification_id(), task: "t".into(), provider: provider.into() };
     let (inner, now) = (&engine.inner, engine.now());
     assert_eq!(inner.begin(&run).await.unwrap(), Begun::Yes);
-    let contract_digest = inner.config.contract_digest(&inner.config.tasks["t"], &inner.config.providers[provider]);
     let certificate = Certificate {
         id: id::new_certificate_id(),
         task: "t".into(),
@@ -71,6 +79,11 @@ async fn standing(engine: &Engine, provider: &str) -> Standing {
     all.remove(0)
 }
 
+fn is_due(engine: &Engine, standing: &Standing) -> bool {
+    let known: Vec<Checked> = standing.checked.iter().cloned().collect();
+    schedule::is_due(&engine.inner, &standing.task, &standing.provider, &known)
+}
+
 fn calls(engine: &Engine) -> Calls {
     let inner = engine.inner.clone();
     let (lane, task) = (inner.lanes.get("backup").unwrap().clone(), inner.config.tasks["t"].clone());
@@ -92,7 +105,7 @@ async fn a_contract_that_says_verify_every_is_verified_by_itself() {
     let certificate = standing(&engine, "backup").await.certificate.unwrap();
     assert!(certificate.detail.contains("\"verified_by\":\"schedule\""), "{}", certificate.detail);
     assert!(standing(&engine, "main").await.certificate.is_none(), "the first needs none");
-    assert!(!is_due(&engine.inner, &standing(&engine, "backup").await), "not again before a day has passed");
+    assert!(!is_due(&engine, &standing(&engine, "backup").await), "not again before a day has passed");
     drop(stop);
     run.await.unwrap();
 }
@@ -100,19 +113,19 @@ async fn a_contract_that_says_verify_every_is_verified_by_itself() {
 #[tokio::test]
 async fn what_is_due_is_what_is_old_or_was_never_verified_as_it_is_now() {
     let engine = engine(", verify_every = \"1d\"", "{ output = \"x\" }").await;
-    assert!(is_due(&engine.inner, &standing(&engine, "backup").await));
-    assert!(!is_due(&engine.inner, &standing(&engine, "main").await));
+    assert!(is_due(&engine, &standing(&engine, "backup").await));
+    assert!(!is_due(&engine, &standing(&engine, "main").await));
     engine.verify("t", "backup", AskedBy::Request).await.unwrap();
     let mut now = standing(&engine, "backup").await;
-    assert!(!is_due(&engine.inner, &now));
+    assert!(!is_due(&engine, &now));
     let last = now.checked.as_mut().unwrap().last.as_mut().unwrap();
     last.ended_at -= 24 * 3600 * 1000;
-    assert!(is_due(&engine.inner, &now));
+    assert!(is_due(&engine, &now));
     let last = now.checked.as_mut().unwrap().last.as_mut().unwrap();
     (last.ended_at, last.contract_digest) = (engine.now(), [7; 32]);
-    assert!(is_due(&engine.inner, &now), "the contract is another one now");
+    assert!(is_due(&engine, &now), "the contract is another one now");
     let never = self::engine("", "{ output = \"x\" }").await;
-    assert!(!is_due(&never.inner, &standing(&never, "backup").await), "nobody asked for it");
+    assert!(!is_due(&never, &standing(&never, "backup").await), "nobody asked for it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,4 +222,50 @@ async fn a_tokenizer_that_hangs_does_not_hold_up_a_stop() {
         Verified::Done(report, None) => assert_eq!(report.verdict(), Verdict::Undecided, "{report:?}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_an_end_is_undecided_and_says_so() {
+    let engine = engine_of("attempt_timeout = \"2h\"\n", "", "{ hang = true }").await;
+    let ended = engine.verify("t", "backup", AskedBy::Request).await;
+    let Ok(Verified::Done(report, None)) = &ended else { panic!("{ended:?}") };
+    assert_eq!(report.verdict(), Verdict::Undecided);
+    assert_eq!(report.rows[0].detail.as_deref(), Some("the verification came to no end within 30 minutes"));
+    let once = Misses::default().after(&ended, 0);
+    let twice = once.after(&ended, 0);
+    assert!(once.not_before() > 0 && twice.not_before() > once.not_before());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_told_nothing_makes_the_schedule_wait() {
+    let passes = engine("", "{ output = \"x\" }").await.verify("t", "backup", AskedBy::Schedule).await;
+    let refused = engine("", "{ status = 429 }").await.verify("t", "backup", AskedBy::Schedule).await;
+    let missed = Misses::default().after(&refused, 1000);
+    assert_eq!(missed.not_before(), 1000 + 600_000);
+    assert_eq!(missed.after(&refused, 1000).not_before(), 1000 + 1_200_000);
+    let many = (0..40).fold(missed, |missed, _| missed.after(&refused, 1000));
+    assert_eq!(many.not_before(), 1000 + 86_400_000, "at least once a day");
+    assert_eq!(missed.after(&passes, 2000), Misses::default());
+    assert_eq!(missed.after(&Ok(Verified::InFlight { until: 5 }), 2000), missed, "another node's run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_looks_where_nothing_is_verified_by_itself() {
+    let engine = engine("", "{ output = \"x\" }").await;
+    timeout(Duration::from_secs(1), keep_verified(engine)).await.expect("it looks for nothing");
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_contract_as_it_is_now_is_shown_however_old_it_is() {
+    let engine = engine("", "{ output = \"x\" }").await;
+    let now =
+        engine.inner.config.contract_digest(&engine.inner.config.tasks["t"], &engine.inner.config.providers["backup"]);
+    for digest in [[1; 32], now, [2; 32], [3; 32], [4; 32]] {
+        certify_as(&engine, "backup", digest).await;
+    }
+    let shown = standing(&engine, "backup").await;
+    assert_eq!((shown.is_current, shown.certificate.unwrap().contract_digest), (true, now));
+    certify_as(&engine, "main", [5; 32]).await;
+    let shown = standing(&engine, "main").await;
+    assert_eq!((shown.is_current, shown.certificate.unwrap().contract_digest), (false, [5; 32]));
 }
