@@ -48,6 +48,8 @@ impl Reader {
             return Err(lost(Observation::FailedThere, message));
         }
         let seen = self.seen(&scope);
+        // Nothing at all is no answer without an output: it cannot be read, and says nothing about the work.
+        let lacks = if body.is_some() { Observation::Incomplete } else { Observation::Undecodable };
         let broken = |observation, breach, message: &str| Lost {
             seen: seen.clone(),
             breach: Some(breach),
@@ -57,7 +59,7 @@ impl Reader {
             match template.render(&scope).map_err(|e| incomplete("handle", &e))?.and_then(into_handle) {
                 Some(handle) => return Ok(Answer::Accepted { handle, seen }),
                 None if self.response.output.is_none() => {
-                    return Err(lost(Observation::Incomplete, "the answer has no response.handle".to_owned()));
+                    return Err(lost(lacks, "the answer has no response.handle".to_owned()));
                 }
                 None => {}
             }
@@ -72,7 +74,7 @@ impl Reader {
         };
         match output {
             Some(output) => Ok(Answer::Done { output, seen }),
-            None => Err(broken(Observation::Incomplete, Breach::NoOutput, "the answer has no response.output")),
+            None => Err(broken(lacks, Breach::NoOutput, "the answer has no response.output")),
         }
     }
 
