@@ -81,7 +81,9 @@ impl Circuit {
             Some(open) => (open.period * 2).min(PERIOD.1),
         };
         let asked_for = retry_after_ms.map(Duration::from_millis).map(|asked| asked.min(LONGEST_RETRY_AFTER));
-        let until = now + asked_for.unwrap_or_else(|| spread(period));
+        let own = spread(period);
+        // "Come back at once", from one that has just refused five: it is looked at, and not by every job.
+        let until = now + asked_for.map_or(own, |asked| asked.max(own));
         state.open = Some(Open { period, until, probe_at: until });
         self.is_open.store(true, Ordering::Relaxed);
         !was_open

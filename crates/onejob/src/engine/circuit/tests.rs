@@ -63,3 +63,14 @@ async fn the_time_that_the_provider_names_wins_up_to_ten_minutes() {
         assert!(!circuit.diverts(), "{asked_ms}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_says_come_back_at_once_is_not_asked_by_every_job() {
+    let circuit = Circuit::default();
+    for _ in 0..REFUSALS {
+        circuit.refused(Some(0));
+    }
+    assert!(circuit.diverts() && circuit.diverts());
+    after(PERIOD.0.mul_f64(1.25)).await;
+    assert!(!circuit.diverts());
+}
