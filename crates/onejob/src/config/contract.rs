@@ -118,6 +118,9 @@ impl Contract {
     }
 }
 
+/// Calls in one output mode: each is paid, and what came of all of them is held until the verdict.
+const MOST_RUNS: u64 = 10_000;
+
 /// What of its task a contract is read against.
 pub(super) struct Surroundings<'a> {
     pub input_schema: Option<&'a Schema>,
@@ -143,12 +146,22 @@ pub(super) fn read(item: &Item<'_>, task: &Surroundings<'_>) -> Option<Contract>
     let token_tolerance = section.get("token_tolerance").and_then(|item| item.number(0.0..=1.0));
     let probe_tokens = section.get("probe_tokens").and_then(|item| item.whole(0..=10_000_000, "of tokens"));
     let modes = section.get("modes").and_then(|item| modes(&item, task)).unwrap_or_default();
+    let repeat = repeat.unwrap_or(defaults::REPEAT);
+    if let Some((cases, _)) = &cases
+        && cases.len() as u64 * u64::from(repeat) > MOST_RUNS
+    {
+        let runs = cases.len() as u64 * u64::from(repeat);
+        section.error(format!(
+            "{} cases, {repeat} times each, are {runs} calls; at most {MOST_RUNS} are made",
+            cases.len()
+        ));
+    }
     section.end(&[]);
     let (cases, canaries) = cases?;
     Some(Contract {
         cases,
         canaries,
-        repeat: repeat.unwrap_or(defaults::REPEAT),
+        repeat,
         valid_for,
         verify_every,
         token_tolerance: token_tolerance.unwrap_or(defaults::TOKEN_TOLERANCE),

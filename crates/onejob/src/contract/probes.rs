@@ -163,8 +163,10 @@ async fn grows<C: Caller>(run: &Run<'_, C>, found: &mut Found) -> (Row, u64) {
         taken = sentences * FILLER_TOKENS;
         counts.extend(reported(&came).map(|tokens| (sentences, tokens)));
     }
-    if counts.is_empty() {
-        return (Row::skipped(CHECK, Some(part), "the provider reports no prompt tokens"), taken);
+    match counts.len() {
+        0 => return (Row::skipped(CHECK, Some(part), "the provider reports no prompt tokens"), taken),
+        1 => return (Row::skipped(CHECK, Some(part), "one count shows no growth"), taken),
+        2.. => {}
     }
     (Row::once(CHECK, part, judge_growth(&counts)), taken)
 }

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -74,7 +74,7 @@ pub trait Caller: Sync {
 
 /// Runs all checks. `at_once` bounds the calls in flight; `tally` says how far it is.
 pub async fn verify<C: Caller>(subject: Subject<'_>, caller: &C, at_once: usize, tally: &Tally) -> Report {
-    let run = Run { subject, caller, at_once: at_once.max(1), tally };
+    let run = Run { subject, caller, at_once: at_once.max(1), tally, told_nothing: OnceLock::new() };
     let mut found = Found::default();
     let rows = [
         renders::check(&run).await,
@@ -95,6 +95,8 @@ pub(super) struct Run<'a, C> {
     pub(super) caller: &'a C,
     at_once: usize,
     tally: &'a Tally,
+    /// Why the run is undecided already, once a call told nothing.
+    told_nothing: OnceLock<String>,
 }
 
 /// What all calls showed, beside their answers.
@@ -120,7 +122,14 @@ impl<C: Caller> Run<'_, C> {
     pub(super) async fn call_all(&self, asks: Vec<Ask>, found: &mut Found) -> Vec<Came> {
         self.tally.expect(asks.len());
         let calls = asks.into_iter().map(|ask| async {
-            let came = self.caller.call(ask).await;
+            let came = match self.told_nothing.get() {
+                // The run proves nothing any more, and every further call is waited for, or paid.
+                Some(why) => Came::NotMade(why.clone()),
+                None => self.caller.call(ask).await,
+            };
+            if let Some(why) = says_nothing(&came) {
+                self.told_nothing.get_or_init(|| why);
+            }
             self.tally.one_done();
             came
         });
@@ -158,7 +167,7 @@ impl<C: Caller> Run<'_, C> {
 
 impl Found {
     fn saw(&mut self, came: &Came) {
-        self.figures.calls += 1;
+        self.figures.calls += u32::from(!matches!(came, Came::NotMade(_)));
         let Came::Answered { answer, took } = came else { return };
         let Some(seen) = seen(answer) else { return };
         self.answers += 1;
@@ -243,10 +252,10 @@ pub(super) fn seen(answer: &Answer) -> Option<&Seen> {
     }
 }
 
-/// The prompt tokens that were reported.
+/// The prompt tokens that were reported. No prompt has none: 0 is no report.
 pub(super) fn reported(came: &Came) -> Option<u64> {
     let Came::Answered { answer, .. } = came else { return None };
-    seen(answer)?.usage?.input_tokens
+    seen(answer)?.usage?.input_tokens.filter(|tokens| *tokens > 0)
 }
 
 /// Why a call that gave no output decides nothing; `None` if it decides against the provider.

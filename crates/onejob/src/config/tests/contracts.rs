@@ -70,3 +70,14 @@ fn what_is_wrong_with_a_contract_is_said_with_its_key() {
         .replace("output = { schema = \"schemas/summary.json\" }", "");
     assert!(Folder::new().errors(&no_schema).contains("needs output.schema"));
 }
+
+#[test]
+fn more_runs_than_anybody_waits_for_are_an_error() {
+    let folder = Folder::new();
+    let cases: String = (0..11).map(|n| format!("[[case]]\nname = \"{n}\"\ninput = {{ text = \"a\" }}\n")).collect();
+    folder.write("contracts/c.toml", &cases);
+    let contract = |repeat: u32| text(&format!("{{ cases = \"contracts/c.toml\", repeat = {repeat} }}"));
+    assert!(folder.parse(&contract(909)).is_ok());
+    let errors = folder.errors(&contract(910));
+    assert!(errors.contains("11 cases, 910 times each, are 10010 calls; at most 10000 are made"), "{errors}");
+}
