@@ -35,8 +35,9 @@ fn installed() -> PathBuf {
         .get_or_init(|| {
             let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(LLMOCK.replace("==", "-"));
             let program = place.join("bin/llmock");
-            if !program.exists() {
-                // A half-made environment of an interrupted run is made anew.
+            let runs = Command::new(&program).arg("--help").output().is_ok_and(|output| output.status.success());
+            if !runs {
+                // The half-made environment of an interrupted run, or one whose folder was moved, is made anew.
                 drop(std::fs::remove_dir_all(&place));
                 run(Command::new("python3").args(["-m", "venv"]).arg(&place));
                 run(Command::new(place.join("bin/pip")).args(["install", "--quiet", LLMOCK]));
