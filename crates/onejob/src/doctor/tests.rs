@@ -178,3 +178,13 @@ async fn a_providers_host_is_reached_without_a_request_or_named_as_unreachable()
         assert_eq!(said, b"");
     }
 }
+
+#[tokio::test]
+async fn a_folder_in_the_place_of_the_file_is_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[server]\nstore = \"sqlite:{}\"\n", folder.path().display());
+    let checks = examine(&Config::from_text(&config).unwrap()).await;
+    let place = checks.iter().find(|check| check.name == "file.writable").unwrap();
+    assert_eq!(place.state, State::Finding);
+    assert!(place.seen.contains("it is a folder"), "{}", place.seen);
+}

@@ -24,6 +24,7 @@ pub fn examine(path: &Path) -> ExaminedFile {
     // Before any connection of SQLite's: closing a file gives up its locks in this process.
     let file_writable = match exists {
         true => OpenOptions::new().write(true).open(&file).map(drop).map_err(|error| error.to_string()),
+        false if file.is_dir() => Err("it is a folder".to_owned()),
         false => Ok(()),
     };
     let contents = match exists {
