@@ -11,7 +11,10 @@ use crate::id;
 use crate::store::{Claim, MOST_UNPROVED, StoreError, Unproved};
 
 /// Most attempts that one claim starts: a claim holds slots while it commits.
-const CLAIM_BATCH: usize = 64;
+const CLAIM_BATCH: usize = 256;
+
+/// Slots of a claim that only looks whether anything is due.
+const LOOK_BATCH: usize = 64;
 
 /// How long to leave a store alone that has just failed, in milliseconds.
 const AFTER_STORE_ERROR_MS: i64 = 500;
@@ -38,13 +41,23 @@ pub(crate) async fn run(inner: Arc<Inner>, lane: Arc<Lane>) {
 /// Starts what is due and fits; says when to come back.
 async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
     loop {
-        // Said before we look: a slot that is given back while we find none must wake us.
-        lane.keep_backlog();
-        let slots: Vec<Slot> = std::iter::from_fn(|| inner.slot(lane)).take(CLAIM_BATCH).collect();
+        let (told, has_more) = lane.waiting();
+        let wanted = match (told, has_more) {
+            (_, true) => CLAIM_BATCH,
+            (0, false) => LOOK_BATCH,
+            // One slot more than jobs, so that the claim sees the end of the line.
+            (told, false) => CLAIM_BATCH.min(told + 1),
+        };
+        let take = || std::iter::from_fn(|| inner.slot(lane)).take(wanted).collect::<Vec<Slot>>();
+        let mut slots = take();
+        if slots.is_empty() {
+            // Said before we look again: a slot that is given back while we find none must wake us.
+            lane.keep_backlog();
+            slots = take();
+        }
         if slots.is_empty() {
             return None;
         }
-        lane.clear_backlog();
         let held = slots.len();
         let attempts: Vec<_> = slots.iter().map(|_| id::new_attempt_id()).collect();
         let at = inner.now();
@@ -75,9 +88,10 @@ async fn drain(inner: &Arc<Inner>, lane: &Arc<Lane>) -> Option<i64> {
         }
         let again = replan(inner, &claimed.unproved).await;
         if got < held {
+            lane.claimed_all(told);
             return come_back(claimed.next_due, again, claimed.unproved.len() >= MOST_UNPROVED);
         }
-        lane.keep_backlog();
+        lane.claimed_some(told, got);
     }
 }
 

@@ -21,7 +21,11 @@ pub(crate) struct Lane {
     pub(crate) circuit: Circuit,
     slots: Arc<Semaphore>,
     lingering: Arc<Semaphore>,
+    /// Jobs may wait for a slot, nobody knows how many. Only the dispatcher says so.
     backlog: AtomicBool,
+    /// Due jobs that this node has queued here and not yet claimed: each finds a slot as long as so many are
+    /// free.
+    told: AtomicUsize,
     next_due: AtomicI64,
     pub(crate) wake: Notify,
 }
@@ -50,21 +54,22 @@ impl Lane {
             slots: Arc::new(Semaphore::new(concurrency)),
             lingering: Arc::new(Semaphore::new(concurrency.saturating_mul(LINGERING_PER_SLOT))),
             backlog: AtomicBool::new(false),
+            told: AtomicUsize::new(0),
             next_due: AtomicI64::new(Millis::MAX),
             wake: Notify::new(),
         }
     }
 
-    /// Whether jobs wait here: a new one must not overtake them.
+    /// Whether jobs wait here.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.backlog.load(Ordering::SeqCst)
+        self.backlog.load(Ordering::SeqCst) || self.told.load(Ordering::SeqCst) > 0
     }
 
     /// Says that a job waits here until `due_at`, and wakes the dispatcher if it would come too late.
     /// One that is not due yet is no backlog: others may go before it.
     pub(crate) fn expect(&self, due_at: Millis, now: Millis) {
         if due_at <= now {
-            self.backlog.store(true, Ordering::SeqCst);
+            self.told.fetch_add(1, Ordering::SeqCst);
         } else if self.next_due.fetch_min(due_at, Ordering::SeqCst) <= due_at {
             return;
         }
@@ -77,12 +82,24 @@ impl Lane {
         self.next_due.store(next_due.unwrap_or(Millis::MAX), Ordering::SeqCst);
     }
 
-    /// With slots in hand, before a claim: what is queued from now on says so again.
-    pub(crate) fn clear_backlog(&self) {
+    /// How many jobs are known to wait here, and whether others may.
+    pub(crate) fn waiting(&self) -> (usize, bool) {
+        (self.told.load(Ordering::SeqCst), self.backlog.load(Ordering::SeqCst))
+    }
+
+    /// A claim used all its slots: `got` jobs wait no more, and others may.
+    pub(crate) fn claimed_some(&self, told: usize, got: usize) {
+        self.told.fetch_sub(told.min(got), Ordering::SeqCst);
+        self.keep_backlog();
+    }
+
+    /// A claim found no more jobs than slots: of the `told` that were known before it began none waits.
+    pub(crate) fn claimed_all(&self, told: usize) {
+        self.told.fetch_sub(told, Ordering::SeqCst);
         self.backlog.store(false, Ordering::SeqCst);
     }
 
-    /// Before a look for slots, or after a claim that used all: jobs may wait here until one is given back.
+    /// Jobs may wait here until a slot is given back.
     pub(crate) fn keep_backlog(&self) {
         self.backlog.store(true, Ordering::SeqCst);
     }
@@ -112,6 +129,12 @@ impl Lanes {
         let overall = self.overall.clone().try_acquire_owned().ok()?;
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         Some(Slot { lanes: self.clone(), permits: Some((here, overall)), lingering: None })
+    }
+
+    /// Whether each job that waits at `lane` would find a slot beside `more`.
+    pub(crate) fn has_room(&self, lane: &Lane, more: usize) -> bool {
+        let free = lane.slots.available_permits().min(self.overall.available_permits());
+        !lane.backlog.load(Ordering::SeqCst) && free >= lane.told.load(Ordering::SeqCst).saturating_add(more)
     }
 
     /// Returns when no slot is held and no call lingers.

@@ -325,9 +325,11 @@ impl Inner {
         self.lanes.try_slot(lane).filter(|_| !self.draining())
     }
 
-    /// A slot at `lane`, unless jobs wait there: nobody overtakes them.
+    /// A slot at `lane`, unless a job that waits there would miss it: nobody overtakes those who wait. Looked at
+    /// before, since a slot that is given back wakes the dispatcher; and after, since others take them too.
     fn slot_in_line(&self, lane: &Lane) -> Option<Slot> {
-        if lane.has_backlog() { None } else { self.slot(lane) }
+        let slot = if self.lanes.has_room(lane, 1) { self.slot(lane) } else { None };
+        slot.filter(|_| self.lanes.has_room(lane, 0))
     }
 
     /// After every write: tells who waits, counts, and wakes the lanes that have new work.

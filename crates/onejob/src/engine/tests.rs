@@ -123,6 +123,37 @@ async fn what_comes_due_while_the_dispatcher_looks_wakes_it_again() {
 }
 
 #[tokio::test]
+async fn a_new_job_starts_at_once_beside_those_that_wait_for_a_claim_and_takes_no_slot_of_theirs() {
+    let text = CONFIG.replace("kind = \"simulated\"", "kind = \"simulated\"\nconcurrency = 3");
+    let engine = Engine::open(Arc::new(Config::from_text(&text).unwrap())).await.unwrap();
+    let inner = &engine.inner;
+    let lane = inner.lanes.get("main").unwrap();
+    let now = clock::now();
+    lane.expect(now, now);
+    lane.expect(now, now);
+    lane.expect(now + 60_000, now);
+
+    let beside = inner.slot_in_line(lane);
+    assert!(beside.is_some(), "three slots, and two jobs that are due");
+    assert!(inner.slot_in_line(lane).is_none(), "the two that are left are theirs");
+    drop(beside);
+
+    // A claim that began when one of them was known, and met its end.
+    lane.claimed_all(1);
+    let taken = [inner.slot_in_line(lane), inner.slot_in_line(lane)];
+    assert!(taken.iter().all(Option::is_some), "one still waits");
+    assert!(inner.slot_in_line(lane).is_none());
+    drop(taken);
+
+    // A claim that used its only slot: nobody knows how many wait.
+    lane.claimed_some(1, 1);
+    assert!(inner.slot_in_line(lane).is_none(), "nobody overtakes those who wait");
+    lane.claimed_all(0);
+    assert!(inner.slot_in_line(lane).is_some());
+    assert!(!lane.has_backlog());
+}
+
+#[tokio::test]
 async fn r4_an_attempt_that_a_fault_of_ours_broke_off_is_unknown_and_not_alive_for_ever() {
     let engine = engine().await;
     let inner = &engine.inner;

@@ -62,9 +62,7 @@ impl Calls {
             if self.inner.draining() {
                 return Err(STOPPING.to_owned());
             }
-            if !self.lane.has_backlog()
-                && let Some(slot) = self.inner.slot(&self.lane)
-            {
+            if let Some(slot) = self.inner.slot_in_line(&self.lane) {
                 return Ok(slot);
             }
             if Instant::now() >= patience {
