@@ -1,6 +1,7 @@
 //! What onejob does on PostgreSQL beside pgbench: the same tables and columns, the same throw-away server, the
 //! same run. Figures are medians of a few rounds; within a round everything runs in turn, so that what else
-//! the machine does falls on all of it.
+//! the machine does falls on all of it; and each begins with vacuumed tables after a checkpoint, so that nobody
+//! cleans up after another.
 // A figure that cannot be measured must not be printed.
 #![allow(clippy::unwrap_used)]
 
@@ -69,32 +70,37 @@ async fn measured(arguments: &Arguments, cluster: &Cluster, binary: &Path, finis
         let database = cluster.database().await;
         pgbench::prepare(&database, finished).await;
         let onejob = Onejob { binary, database: &database, seconds: arguments.seconds };
-        one_round(cluster, &onejob, &mut figures).await;
+        one_round(cluster, &onejob, finished, &mut figures).await;
         database.drop().await;
     }
     figures
 }
 
-async fn one_round(cluster: &Cluster, onejob: &Onejob<'_>, figures: &mut Figures) {
+async fn one_round(cluster: &Cluster, onejob: &Onejob<'_>, finished: u64, figures: &mut Figures) {
     let mut note = |what: &str, figure: f64| figures.entry(what.to_owned()).or_default().push(figure);
     let (database, seconds) = (onejob.database, onejob.seconds);
+    let fresh = || pgbench::fresh(database, finished);
     let bare = |script, clients| pgbench::rate(cluster, database, script, clients, seconds);
     for clients in [8, 64] {
+        fresh().await;
         note(&format!("pgbench inserts, {clients} clients"), bare(pgbench::Script::Insert, clients));
     }
     for connections in [64, 256] {
+        fresh().await;
         let submit = onejob.bench("submit", &["--connections", &connections.to_string()]);
         note(&format!("submit, {connections} connections"), submit[0]["per_s"].as_f64().unwrap());
     }
     for clients in [8, 64] {
+        fresh().await;
         note(&format!("pgbench lives, {clients} clients"), bare(pgbench::Script::Life, clients));
     }
     for clients in [1, 2] {
+        fresh().await;
         note(&format!("batches of 100, {clients} clients"), bare(pgbench::Script::Batch, clients));
     }
     let client = database.client().await;
     for connections in [64, 256] {
-        client.batch_execute("CHECKPOINT").await.unwrap();
+        fresh().await;
         let before = Gauge::read(&client).await;
         let life = onejob.bench("life", &["--connections", &connections.to_string()]);
         let gone = Gauge::read(&client).await.since(&before);
@@ -103,10 +109,11 @@ async fn one_round(cluster: &Cluster, onejob: &Onejob<'_>, figures: &mut Figures
         note(&format!("syncs per job, {connections} connections"), gone.syncs.map_or(f64::NAN, |n| n as f64 / jobs));
         note(&format!("log bytes per job, {connections} connections"), gone.log_bytes as f64 / jobs);
     }
-    for start in &onejob.bench("start", &["--rates", "50,500"]) {
-        let rate = start["jobs_per_s"].as_u64().unwrap();
-        note(&format!("start p50 ms at {rate}/s"), start["p50_ms"].as_f64().unwrap());
-        note(&format!("start p99 ms at {rate}/s"), start["p99_ms"].as_f64().unwrap());
+    for rate in ["50", "500"] {
+        fresh().await;
+        let start = onejob.bench("start", &["--rates", rate]);
+        note(&format!("start p50 ms at {rate}/s"), start[0]["p50_ms"].as_f64().unwrap());
+        note(&format!("start p99 ms at {rate}/s"), start[0]["p99_ms"].as_f64().unwrap());
     }
 }
 

@@ -41,6 +41,14 @@ pub(super) async fn prepare(database: &Database<'_>, finished: u64) {
     if finished > 0 {
         database.shell(&include_str!("fill.sql").replace("FINISHED", &finished.to_string())).await;
     }
+}
+
+/// Before a measurement: nothing to clean up. Finished jobs that were made once stay, and those of the
+/// measurements before with them.
+pub(super) async fn fresh(database: &Database<'_>, finished: u64) {
+    if finished == 0 {
+        database.shell("TRUNCATE onejob.jobs, onejob.attempts, onejob.queue, onejob.notices").await;
+    }
     database.shell("VACUUM ANALYZE").await;
     database.shell("CHECKPOINT").await;
 }
