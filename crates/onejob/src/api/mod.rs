@@ -14,7 +14,7 @@ mod server;
 mod tests;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use crate::engine::Engine;
@@ -46,13 +46,11 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/providers", get(contracts::providers))
         .route("/v1/contracts", get(contracts::list))
         .route("/v1/contracts/verify", post(contracts::verify))
-        .route_layer(from_fn_with_state(api.clone(), layers::limit_open_requests))
         .route("/healthz", get(operation::alive))
         .route("/readyz", get(operation::ready))
         .route("/metrics", get(operation::metrics))
         .fallback(layers::no_such_page)
         .method_not_allowed_fallback(layers::wrong_method)
-        .layer(from_fn_with_state(api.clone(), layers::count_and_log))
-        .layer(from_fn(layers::request_id))
+        .layer(from_fn_with_state(api.clone(), layers::every_request))
         .with_state(api)
 }
