@@ -165,6 +165,11 @@ impl Schema {
 }
 
 impl OutputContract {
+    /// Whether there is an output that it refuses.
+    pub fn demands_anything(&self) -> bool {
+        self.schema.is_some() || !self.rules.is_empty()
+    }
+
     /// Checks an output and gives it back as it is to be stored: with a schema, an output that is a
     /// string and does not itself match is read as JSON first.
     ///
@@ -186,8 +191,7 @@ impl OutputContract {
             Some(schema) => self.accept_shape(schema, output)?,
             None => output,
         };
-        let demands_anything = self.schema.is_some() || !self.rules.is_empty();
-        if demands_anything && !self.allow_control_tokens {
+        if self.demands_anything() && !self.allow_control_tokens {
             refuse_control_tokens(input, &output)?;
         }
         Ok(output)

@@ -61,7 +61,7 @@ pub(crate) fn spawn(inner: &Arc<Inner>, lane: &Arc<Lane>, slot: Slot, record: Ar
     if let Some(runner) = Runner::of_last(inner, lane, slot, record) {
         inner.metrics.attempt(&lane.name, "started");
         // Not awaited here: the slot that it holds is what `Engine::run` waits for.
-        tokio::spawn(runner.run());
+        tokio::spawn(Box::pin(runner.run()));
     }
 }
 
@@ -265,7 +265,7 @@ impl Runner {
     async fn settle(mut self, task: &Task, answer: Answer, deadline: Instant) {
         self.learn(&answer);
         match answer {
-            Answer::Done { output, seen } => match task.output.accept(&submit::input_of(&self.record), output) {
+            Answer::Done { output, seen } => match submit::accepted(&task.output, &self.record, output) {
                 Ok(output) => {
                     // The work is done and may win; nothing more is sent there.
                     if let Some(drift) = self.inner.drift(task, &self.lane.name, || self.call(task), &seen) {

@@ -429,7 +429,8 @@ fn payload(result: &Value) -> Payload {
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    match tokio::spawn(work).await {
+    // A large future that is moved once.
+    match tokio::spawn(Box::pin(work)).await {
         Ok(result) => result,
         Err(panic) => {
             error!(%panic, "a task of the engine ended badly");

@@ -153,7 +153,7 @@ impl Engine {
 
     fn accept(&self, record: &Record, result: Value) -> Result<Value, Violation> {
         match self.inner.task_of(record) {
-            Some(task) => task.output.accept(&submit::input_of(record), result),
+            Some(task) => submit::accepted(&task.output, record, result),
             None => Ok(result),
         }
     }

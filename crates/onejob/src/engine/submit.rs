@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{Engine, Inner, attempt, detached};
 use crate::config::ProviderKind;
+use crate::contract::{OutputContract, Violation};
 use crate::id;
 use crate::intent::Intent;
 use crate::store::{Record, StoreError, Submit, Submitted};
@@ -243,4 +244,10 @@ impl Inner {
 pub(crate) fn input_of(record: &Record) -> Value {
     let text = record.intent.as_ref().map_or("null", |intent| &intent.input);
     crate::json::parse_stored(text).unwrap_or(Value::Null)
+}
+
+/// An output as it is to be stored, if the contract takes it. An input can be large: it is read only where
+/// somebody looks at it.
+pub(crate) fn accepted(contract: &OutputContract, record: &Record, output: Value) -> Result<Value, Violation> {
+    if contract.demands_anything() { contract.accept(&input_of(record), output) } else { Ok(output) }
 }
