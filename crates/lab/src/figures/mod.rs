@@ -143,19 +143,23 @@ fn median(values: &[f64]) -> f64 {
 fn print(figures: &Figures, empty: Option<&Figures>) {
     let of = |what: &str| median(&figures[what]);
     let best = |what: &str| of(&format!("{what}, 8 clients")).max(of(&format!("{what}, 64 clients")));
-    let batches = of("batches of 100, 1 clients").max(of("batches of 100, 2 clients"));
-    println!("| per second | onejob | to pgbench's best, same columns | to batches of 100 | to empty tables |");
+    let loops = [of("batches of 100, 1 clients"), of("batches of 100, 2 clients")];
+    println!(
+        "| per second | onejob | to pgbench's best, same columns | to one loop of batches of 100, to two | to empty tables |"
+    );
     println!("|---|---|---|---|---|");
     for (what, bare, name) in
         [("submit", "pgbench inserts", "single inserts"), ("life", "pgbench lives", "three transactions")]
     {
         for connections in [64, 256] {
             let what = format!("{what}, {connections} connections");
-            let to_batches =
-                if bare == "pgbench lives" { format!("{:.2}", of(&what) / batches) } else { String::new() };
+            let to_loops = match bare {
+                "pgbench lives" => loops.map(|rate| format!("{:.2}", of(&what) / rate)).join(", "),
+                _ => String::new(),
+            };
             let to_empty = empty.map_or_else(String::new, |empty| format!("{:.2}", of(&what) / median(&empty[&what])));
             println!(
-                "| {what} | {:.0} | {:.1} × {:.0} ({name}) | {to_batches} | {to_empty} |",
+                "| {what} | {:.0} | {:.1} × {:.0} ({name}) | {to_loops} | {to_empty} |",
                 of(&what),
                 of(&what) / best(bare),
                 best(bare)
