@@ -281,6 +281,15 @@ fn any_number() -> &'static str {
     r"-?(0|[1-9][0-9]{0,42})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?"
 }
 
+#[test]
+fn a_number_between_two_shortest_texts_comes_back_as_it_was_written() {
+    for text in ["56300000000.00003e4", "563000000000000.3", "563000000000000.2"] {
+        let scope = Scope::new().with("v", json!({"n": number(text)}));
+        let after = value(json!("{{ v.n if true }}"), &scope).to_string();
+        assert!(super::value::same_number(&after, text), "{text} became {after}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn whatever_is_passed_on_comes_out_as_it_went_in(json in any_json()) {

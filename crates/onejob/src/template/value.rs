@@ -215,7 +215,8 @@ fn see_number(number: &Number, numbers: Numbers) -> Seen {
     }
     match (text.parse::<f64>(), numbers) {
         (Ok(float), Numbers::Computable) => Seen::from(float),
-        (Ok(float), Numbers::Exact) if float.is_finite() && same_number(text, &format!("{float:?}")) => {
+        // Written as it will be on its way back: of two texts that are equally short and near, others choose the other.
+        (Ok(float), Numbers::Exact) if Number::from_f64(float).is_some_and(|back| same_number(text, back.as_str())) => {
             Seen::from(float)
         }
         (Ok(_) | Err(_), _) => Seen::from_object(ExactNumber(number.clone())),
