@@ -176,6 +176,23 @@ async fn the_databases_clock_says_what_is_due_and_not_the_nodes() {
     assert_eq!(job(&store, later.job.id).await, later);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_ready_to_write_before_the_first_job_comes() {
+    let database = Cluster::shared().database().await;
+    let store = store(&database).await;
+    let client = database.client().await;
+    let ready = "SELECT count(*) FROM pg_stat_activity WHERE query = 'ROLLBACK' AND state = 'idle' AND datname = current_database()";
+    let all_ready = async {
+        while client.query_one(ready, &[]).await.unwrap().get::<_, i64>(0) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, all_ready).await.unwrap();
+    let written = "SELECT (SELECT count(*) FROM onejob.jobs) + (SELECT count(*) FROM onejob.attempts)";
+    assert_eq!(client.query_one(written, &[]).await.unwrap().get::<_, i64>(0), 0);
+    store.close().await;
+}
+
 async fn heard(hearing: &mut onejob::store::Hearing) -> Heard {
     tokio::time::timeout(LIMIT, hearing.next()).await.unwrap()
 }

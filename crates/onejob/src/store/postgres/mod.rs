@@ -14,6 +14,7 @@ mod columns;
 mod schema;
 mod examine;
 mod lane;
+mod warm;
 mod decided;
 mod write;
 mod resolve;
@@ -157,6 +158,9 @@ impl PostgresStore {
             }));
         }
         let mut background = vec![tokio::spawn(follow_the_clock(shared.clone()))];
+        if !shared.options.pooled {
+            background.push(tokio::spawn(warm::warm(shared.clone())));
+        }
         if shared.options.notify {
             background.push(tokio::spawn(hints::run(shared.clone())));
         }
