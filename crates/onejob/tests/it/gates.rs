@@ -14,9 +14,13 @@ const JOBS_EACH: u64 = 40;
 /// the disk that fewer jobs meet in a commit; the store's own gate holds 0.10 in every build.
 const MOST_COMMITS: f64 = if cfg!(debug_assertions) { 0.50 } else { 0.10 };
 
-/// Bytes written to the log per completed job with an input of 200 bytes. Measured: about half. Each commit writes
-/// whole pages, so that what is too slow to share commits writes more.
-const MOST_LOG_BYTES: f64 = if cfg!(debug_assertions) { 14_000.0 } else { 8_000.0 };
+/// Bytes written to the log per completed job with an input of 200 bytes. Measured: about two thirds.
+const MOST_LOG_BYTES: f64 = 8_000.0;
+
+/// A commit writes whole pages: what is too slow to share commits, which only a build without optimisation is
+/// allowed to be, writes so much more with each.
+const LOG_BYTES_OF_A_COMMIT: f64 = 20_000.0;
+const LOG_BYTES_OF_A_JOB: f64 = 4_000.0;
 
 /// A machine on which others take all turns lets fewer posts meet in one commit. It can only make the
 /// figures worse, so the best of a few rounds is the one that says something about us.
@@ -29,17 +33,16 @@ async fn jobs_share_their_commits_and_write_little() {
         "\n[providers.instant]\nkind = \"simulated\"\nconcurrency = 64\n[tasks.instant]\nproviders = [\"instant\"]\n",
     )
     .await;
-    let (mut commits, mut log_bytes) = (f64::MAX, f64::MAX);
+    let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let round = round(&world).await;
-        (commits, log_bytes) = (commits.min(round.0), log_bytes.min(round.1));
-        if commits <= MOST_COMMITS && log_bytes <= MOST_LOG_BYTES {
-            break;
+        let (commits, log_bytes) = round(&world).await;
+        let most_log_bytes = MOST_LOG_BYTES.max(LOG_BYTES_OF_A_JOB + LOG_BYTES_OF_A_COMMIT * commits);
+        rounds.push((commits, log_bytes));
+        if commits <= MOST_COMMITS && log_bytes <= most_log_bytes {
+            return world.end().await;
         }
     }
-    assert!(commits <= MOST_COMMITS, "{commits:.3} commits per job");
-    assert!(log_bytes <= MOST_LOG_BYTES, "{log_bytes:.0} bytes of log per job");
-    world.end().await;
+    panic!("commits and bytes of log per job, each round: {rounds:?}");
 }
 
 /// Durable commits and bytes of log per completed job.
